@@ -41,8 +41,8 @@ class EmulatedKernels:
         )
         self.library = ctypes.CDLL(str(library))
 
-    def shared_bytes(self) -> int:
-        return max(int(self.library.shared_bytes(learning)) for learning in (0, 1))
+    def shared_bytes(self, learning: bool) -> int:
+        return int(self.library.shared_bytes(int(learning)))
 
     def act(self, values: dict[str, Any], blocks: int, step: int = 0, only_values: bool = False) -> None:
         first_step = np.array([step], np.int64)

@@ -64,6 +64,8 @@ static void __threadfence() {}
 
 static Warp *own_warp() { return &current->block->warps[current->thread / 32]; }
 
+static void __syncwarp() { wait_for_group(own_warp()); }
+
 /* Each lane shows eight words to its warp. */
 static void show(const void *words, size_t bytes) {
     memcpy(own_warp()->lane[current->thread % 32], words, bytes);
@@ -106,8 +108,6 @@ static Four load_four(const float *p) { return {p[0], p[1], p[2], p[3]}; }
 static void store_pair(float *p, float first, float second) { p[0] = first, p[1] = second; }
 template <class T> static T load_fresh(const T *p) { return *p; }
 static float tanh_near(float x) { return tanhf(x); }
-template <class T> static void copy_ahead(T *shared, const T *global) { *shared = *global; }
-static void wait_for_copies() {}
 static void arrive_and_wait(unsigned *counter, unsigned target) {
     ++*counter;
     while (*(volatile unsigned *)counter < target) yield_fiber();

@@ -3,7 +3,7 @@
 #include "program.cu"
 
 extern "C" void run_act(const ActArguments *arguments, int blocks, int t, const long long *first_step, int only_values) {
-    launch({blocks, 1}, THREADS, sizeof(ActMemory), [=] { act(arguments, t, first_step, only_values); });
+    launch({blocks, 1}, ACT_THREADS, sizeof(ActMemory), [=] { act(arguments, t, first_step, only_values); });
 }
 extern "C" void run_update(const UpdateArguments *arguments, int blocks) {
     launch({blocks, 1}, THREADS, sizeof(UpdateMemory), [=] { update(arguments); });

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks import cuda_network as networks
-from rematch.agents.networks.cuda_acting import LEARNER_RANGE, THREADS, network_kernel
+from rematch.agents.networks.cuda_acting import ACT_THREADS, LEARNER_RANGE, network_kernel
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
@@ -31,6 +31,7 @@ from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuf
 from rematch.rollout.rollout_buffer import RolloutBuffer
 
 STEP_NAMES = networks.STATS[:-1]
+THREADS = 512  # of a block of the update kernel, see ppo_gradient.h
 
 
 def blocks_per_learner(learners: int) -> int:
@@ -266,7 +267,7 @@ class CudaPpo(Ppo):
     def _magnet_heads(self) -> None:
         """The means or logits of the magnet for all rows of the rollout, as one step of so many rows."""
         rows, zero = self.buffers["counts"].numel(), self._buffer("zero", (1,), torch.int64)
-        self.kernels["act"]((-(-rows // LEARNER_RANGE), 1), THREADS, self.magnet_arguments, 0, zero, 1)
+        self.kernels["act"]((-(-rows // LEARNER_RANGE), 1), ACT_THREADS, self.magnet_arguments, 0, zero, 1)
 
     def _update_arguments(self, track: CudaRoleRollout) -> NDArray[Any]:
         """The struct of the update kernel; iteration, lr and entropy_weight change with every update."""

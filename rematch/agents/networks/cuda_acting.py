@@ -17,7 +17,7 @@ from rematch.rollout.cuda_collector import on_device
 from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
 from rematch.rollout.seating import RoleSeating
 
-THREADS, LEARNER_RANGE, OPPONENT_RANGE = 512, 128, 2048  # of network.h and act.h
+ACT_THREADS, LEARNER_RANGE, OPPONENT_RANGE = 256, 128, 2048  # of act.h
 
 
 class CudaRoleActing:
@@ -72,13 +72,18 @@ class CudaRoleActing:
 
     def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
         blocks = -(-self.rows // LEARNER_RANGE) if only_values else self.blocks
-        self.kernel((blocks, 1), THREADS, self.arguments, t, first_step, int(only_values))
+        self.kernel((blocks, 1), ACT_THREADS, self.arguments, t, first_step, int(only_values))
 
 
 def network_kernel(name: str, role: Role, config: Any, cooperative: bool = False) -> Kernel:
     """A kernel of agents/networks/cuda for this role's network."""
-    shared = 0 if name == "advantages" else networks.shared_bytes(role, config)
-    return _program(tuple(sorted(networks.macros(role, config).items()))).kernel(name, shared, cooperative)
+    shared = {
+        "act": networks.act_bytes(role, config),
+        "advantages": 0,
+        "update": networks.update_bytes(role, config, networks.tile_rows(role, config)),
+    }
+    program = _program(tuple(sorted(networks.macros(role, config).items())))
+    return program.kernel(name, shared[name], cooperative)
 
 
 @cache

@@ -17,7 +17,8 @@ from rematch.core.arrays import Floats
 from rematch.core.spec import Role
 
 FOLDER = Path(__file__).parent / "cuda"
-TILE, WIDTHS, MAX_ACTIONS = 128, (64, 128), 64
+WIDTHS, MAX_ACTIONS = (64, 128), 64
+TILES = (128, 64, 32)  # rows that a block learns from at once; the first that fits into its shared memory
 SHARED_MEMORY = 227 * 1024  # bytes that a block can have on the cards that the kernels are written for
 STATS = (
     "policy_loss",
@@ -65,7 +66,7 @@ def cannot_compute(role: Role, config: NetworkConfig) -> str:
         return f"{role.name} observes categorical columns"
     if role.actions.size > MAX_ACTIONS:
         return f"{role.name} has {role.actions.size} actions; expected at most {MAX_ACTIONS}"
-    needed = shared_bytes(role, config)
+    needed = update_bytes(role, config, TILES[-1])
     if needed > SHARED_MEMORY:
         return (
             f"a tile of {role.name}'s network needs {needed:,} bytes of shared memory; expected at most "
@@ -79,22 +80,39 @@ def inputs(role: Role, config: NetworkConfig) -> int:
     return -(-role.size * (1 + 2 * config.fourier) // 16) * 16
 
 
-def shared_bytes(role: Role, config: NetworkConfig) -> int:
-    """Shared memory of a block: the larger of `UpdateMemory` (ppo.h) and `ActMemory` (act.h)."""
+def weight_bytes(role: Role, config: NetworkConfig) -> int:
+    """`Weights` of network.h."""
     first, second = config.hidden
+    outputs, heads = role.actions.size + 1, -(-(role.actions.size + 1) // 16) * 16
+    halves = first * (inputs(role, config) + 8) + second * (first + 8) + heads * (second + 8)
+    return 2 * halves + 4 * (first + second + outputs + role.actions.size + 6)
+
+
+def act_bytes(role: Role, config: NetworkConfig) -> int:
+    """Shared memory of a block of `act`: `ActMemory` of act.h."""
+    strips = 128 * (2 * (inputs(role, config) + 8) + 4 * (role.actions.size + 1))
+    return weight_bytes(role, config) + strips + 4 * (16 * 128 + 8) + 64
+
+
+def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
+    """Shared memory of a block of `update`: `UpdateMemory` of ppo.h."""
     actions, outputs = role.actions.size, role.actions.size + 1
-    heads = -(-outputs // 16) * 16
-    x, h1, h2 = inputs(role, config) + 8, first + 8, second + 8
-    halves = first * x + second * h1 + heads * h2 + TILE * (x + h1 + h2 + heads + 8)
-    tile = 2 * halves + 4 * (first + second + outputs + actions + TILE * (outputs + 1))
-    copied = TILE * role.size + 2 * TILE * (2 * actions + 5) + 3 * TILE  # numbers of the next tiles
-    update = 4 * copied + 4 * (8 + 2 + 16 * actions) + 8 * 23
-    return tile + max(update, 4 * (16 * TILE + 16)) + 64
+    halves = 2 * (inputs(role, config) + 8) + 2 * sum(width + 8 for width in config.hidden)
+    halves += -(-outputs // 16) * 16 + 8
+    numbers = outputs + 2 * (2 * actions + 5) + 3  # outputs, data of two tiles, rows of three
+    return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + 4 * (10 + 8 * actions) + 8 * 25 + 64
+
+
+def tile_rows(role: Role, config: NetworkConfig) -> int:
+    """Rows of a tile of `update`; 0 if no tile fits."""
+    fitting = [rows for rows in TILES if update_bytes(role, config, rows) <= SHARED_MEMORY]
+    return fitting[0] if fitting else 0
 
 
 def macros(role: Role, config: NetworkConfig) -> dict[str, int]:
     """The macros that agents/networks/cuda/program.cu is compiled with."""
     return {
+        "TILE": tile_rows(role, config),
         "OBS": role.size,
         "FOURIER": config.fourier,
         "WIDTH1": config.hidden[0],

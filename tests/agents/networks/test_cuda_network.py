@@ -65,8 +65,11 @@ def test_weight_order_is_inverted_and_shared_memory_is_sufficient(subject: Subje
     back = np.zeros_like(weights)
     subject.order.to_flat(subject.order.to_device(weights), back)
     assert np.array_equal(back, weights) and subject.order.size % 4 == 0
-    assert not networks.cannot_compute(subject.role, subject.policy.config)
-    assert subject.kernels.shared_bytes() <= networks.shared_bytes(subject.role, subject.policy.config)
+    role, config = subject.role, subject.policy.config
+    assert not networks.cannot_compute(role, config)
+    tile = networks.tile_rows(role, config)
+    assert subject.kernels.shared_bytes(False) <= networks.act_bytes(role, config)
+    assert subject.kernels.shared_bytes(True) <= networks.update_bytes(role, config, tile) <= networks.SHARED_MEMORY
 
 
 def test_act_computes_each_slot_with_its_weights_and_the_random_numbers_of_the_cpu(subject: Subject) -> None:

@@ -1,14 +1,14 @@
 /* Acting: one kernel computes all rows of a step, each with the weights of the policy in its slot.
  *
- * A block serves one slot and a range of rows: it lists the rows of the range that this slot plays, then computes them
- * tile by tile. The output of a row depends on that row alone. */
+ * A block serves one slot and a range of rows: it lists the rows of the range that this slot plays, then its warps compute
+ * them strip by strip. The output of a row depends on that row alone. */
 #ifndef REMATCH_ACT_H
 #define REMATCH_ACT_H
 
 #include "../../../worlds/native/random.h"
 #include "network.h"
 
-enum { LEARNER_RANGE = TILE, OPPONENT_RANGE = 16 * TILE }; /* rows of a block: slot 0 plays most of them */
+enum { ACT_THREADS = 256, LEARNER_RANGE = ACT_THREADS / 2, OPPONENT_RANGE = 16 * LEARNER_RANGE }; /* rows of a block: slot 0 plays most of them */
 
 /* One role. Arrays over steps have [steps + 1] entries; a row is game * seats + seat of the role. */
 typedef struct {
@@ -25,7 +25,12 @@ typedef struct {
     int32_t rows, seats, all_seats, first_seat, slots, first_row;
 } ActArguments;
 
-typedef struct { Tile tile; int listed[OPPONENT_RANGE], warp_count[THREADS / 32]; } ActMemory;
+typedef struct {
+    Weights weights; /* first: its matrices are aligned to 16 bytes */
+    half_float x[ACT_THREADS / 32][STRIP * X_STRIDE];
+    float out[ACT_THREADS / 32][STRIP * OUTPUTS];
+    int listed[OPPONENT_RANGE], warp_count[ACT_THREADS / 32];
+} ActMemory;
 
 /* Whether slot `slot` plays this row; its seat. */
 DEVICE bool plays(const ActArguments *a, int t, int row, int slot) {
@@ -38,14 +43,14 @@ DEVICE bool plays(const ActArguments *a, int t, int row, int slot) {
 DEVICE int list_rows(const ActArguments *a, ActMemory *memory, int t, int from, int to, int slot, bool all) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     int count = 0;
-    for (int at = from; at < to; at += THREADS) {
+    for (int at = from; at < to; at += ACT_THREADS) {
         int row = at + threadIdx.x;
         bool wanted = row < to && (all || plays(a, t, row, slot));
         unsigned votes = __ballot_sync(0xFFFFFFFFu, wanted);
         if (lane == 0) memory->warp_count[warp] = __popc(votes);
         __syncthreads();
         int place = count + __popc(votes & ((1u << lane) - 1u));
-        for (int w = 0; w < THREADS / 32; w++) {
+        for (int w = 0; w < ACT_THREADS / 32; w++) {
             if (w < warp) place += memory->warp_count[w];
             count += memory->warp_count[w];
         }
@@ -63,7 +68,7 @@ DEVICE void normals(uint32_t a, uint32_t b, float *first, float *second) {
     *second = radius * sinf(angle);
 }
 
-DEVICE void act_gaussian(const ActArguments *a, const Tile *tile, const float *mean, long long at, uint32_t number, uint64_t step) {
+DEVICE void act_gaussian(const ActArguments *a, const Weights *weights, const float *mean, long long at, uint32_t number, uint64_t step) {
     float logp = 0.0f, normal[2] = {0.0f, 0.0f};
     for (int d = 0; d < ACTIONS; d++) {
         if (!(d & 1)) {
@@ -71,8 +76,8 @@ DEVICE void act_gaussian(const ActArguments *a, const Tile *tile, const float *m
             normals(words.w[0], words.w[1], &normal[0], &normal[1]);
         }
         float e = normal[d & 1];
-        a->action[at * ACTIONS + d] = mean[d] + e * expf(tile->log_std[d]);
-        logp += -0.5f * e * e - tile->log_std[d] - HALF_LOG_2PI;
+        a->action[at * ACTIONS + d] = mean[d] + e * expf(weights->log_std[d]);
+        logp += -0.5f * e * e - weights->log_std[d] - HALF_LOG_2PI;
     }
     a->logp[at] = logp;
 }
@@ -93,11 +98,21 @@ DEVICE void act_choice(const ActArguments *a, const float *logits, long long at,
     a->logp[at] = logp[choice < 0 ? 0 : choice];
 }
 
+/* Value and action of the row that this lane has. */
+DEVICE void act_row(const ActArguments *a, const Weights *weights, const float *out, int t, int row, uint64_t step, bool only_values) {
+    const long long at = (long long)t * a->rows + row;
+    a->value[at] = out[ACTIONS];
+    if (a->heads)
+        for (int d = 0; d < ACTIONS; d++) a->heads[at * ACTIONS + d] = out[d];
+    if (only_values) return;
+    if (DISCRETE) act_choice(a, out, at, (uint32_t)(a->first_row + row), step);
+    else act_gaussian(a, weights, out, at, (uint32_t)(a->first_row + row), step);
+}
+
 /* grid (blocks, roles). `only_values`: values, and heads where wanted, of all rows by slot 0; nothing is drawn. */
-extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArguments *roles, int t, const long long *first_step, int only_values) {
+extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArguments *roles, int t, const long long *first_step, int only_values) {
     SHARED_MEMORY;
     ActMemory *memory = (ActMemory *)shared_memory;
-    Tile *tile = &memory->tile;
     const ActArguments *a = roles + blockIdx.y;
     const int learner_blocks = (a->rows + LEARNER_RANGE - 1) / LEARNER_RANGE;
     const int ranges = (a->rows + OPPONENT_RANGE - 1) / OPPONENT_RANGE;
@@ -111,28 +126,28 @@ extern "C" __global__ void __launch_bounds__(THREADS) act(const ActArguments *ro
     const int to = from + range < a->rows ? from + range : a->rows;
     const int count = list_rows(a, memory, t, from, to, slot, only_values);
     if (!count) return;
-    load_weights(tile, a->weights + (long long)slot * WEIGHTS);
-    const long long first = (long long)t * a->rows;
+    load_weights<ACT_THREADS>(&memory->weights, a->weights + (long long)slot * WEIGHTS);
+    clear_padding<ACT_THREADS>(&memory->weights);
+    __syncthreads();
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const uint64_t step = (uint64_t)(*first_step + t);
-    for (int at = 0; at < count; at += TILE) {
-        if (threadIdx.x < TILE) tile->row[threadIdx.x] = at + (int)threadIdx.x < count ? memory->listed[at + threadIdx.x] : -1;
-        __syncthreads();
-        float number[EACH];
-        load_numbers(number, tile->row, a->obs + first * OBS);
-        store_inputs(tile, number);
-        forward(tile);
-        int row = threadIdx.x < TILE ? tile->row[threadIdx.x] : -1;
-        if (row >= 0) {
-            const float *out = tile->out + threadIdx.x * OUTPUTS;
-            a->value[first + row] = out[ACTIONS];
-            if (a->heads)
-                for (int d = 0; d < ACTIONS; d++) a->heads[(first + row) * ACTIONS + d] = out[d];
-            if (!only_values) {
-                if (DISCRETE) act_choice(a, out, first + row, (uint32_t)(a->first_row + row), step);
-                else act_gaussian(a, tile, out, first + row, (uint32_t)(a->first_row + row), step);
-            }
-        }
-        __syncthreads();
+    const float *obs = a->obs + (long long)t * a->rows * OBS;
+    for (int at = warp * STRIP; at < count; at += ACT_THREADS / 32 * STRIP) {
+        int *rows = memory->listed + at; /* those behind the last row are read as -1 */
+        const int row = lane < STRIP && at + lane < count ? rows[lane] : -1;
+        __syncwarp();
+        if (lane < STRIP) rows[lane] = row;
+        __syncwarp();
+        load_inputs<STRIP, 32>(memory->x[warp], rows, obs, lane);
+        __syncwarp();
+        Strip<WIDTH1> h1;
+        Strip<WIDTH2> h2;
+        first_layer(&memory->weights, memory->x[warp], 0, h1);
+        second_layer(&memory->weights, h1, h2);
+        head_layer(&memory->weights, h2, memory->out[warp]);
+        __syncwarp();
+        if (row >= 0) act_row(a, &memory->weights, memory->out[warp] + lane * OUTPUTS, t, row, step, only_values);
+        __syncwarp();
     }
 }
 

@@ -9,12 +9,12 @@
 #include "ppo_gradient.h"
 
 typedef struct {
-    Tile tile; /* first: its matrices are aligned to 16 bytes */
-    float number[TILE * OBS]; /* observations of the next tile */
+    Weights weights; /* first: its matrices are aligned to 16 bytes */
+    Tile tile;
     RowData data[2];          /* of this tile and of the next */
     int row[3][TILE];         /* of this tile, of the next and of the one after it */
     rm_quad order_key[2];     /* of this epoch and of the next */
-    float rate, unbias, log_std[THREADS / 32][ACTIONS];
+    float rate, unbias, log_std[STRIP_WARPS][ACTIONS];
     double warp_sum[THREADS / 32], total[2];
     double norms, clipped_norms, kl_sum, decay1, decay2; /* of thread 0 */
 } UpdateMemory;
@@ -72,10 +72,14 @@ DEVICE void wait_for_blocks(unsigned *barrier, unsigned *target) {
 
 /* --- one minibatch --------------------------------------------------------------------------------------- */
 
-template <int M, int N> DEVICE void store_matrix(float *out, int rows, int columns, int row, int column, const float (&sum)[M][N][4]) {
+template <int M, int N, class Sums>
+DEVICE void store_matrix(float *out, int rows, int columns, int row, int column, const Sums &sum) {
     const int lane = threadIdx.x & 31;
+#pragma unroll
     for (int m = 0; m < M; m++)
+#pragma unroll
         for (int n = 0; n < N; n++)
+#pragma unroll
             for (int part = 0; part < 2; part++) {
                 int line = row + 16 * m + 8 * part + lane / 4;
                 if (line < rows) store_pair(out + line * columns + column + 8 * n + 2 * (lane % 4), sum[m][n][2 * part], sum[m][n][2 * part + 1]);
@@ -85,39 +89,46 @@ template <int M, int N> DEVICE void store_matrix(float *out, int rows, int colum
 template <int M> DEVICE void store_row_sums(float *out, int rows, int row, const float (*sum)[4]) {
     const int lane = threadIdx.x & 31;
     if (lane % 4) return;
+#pragma unroll
     for (int m = 0; m < M; m++)
+#pragma unroll
         for (int part = 0; part < 2; part++) {
             int line = row + 16 * m + 8 * part + lane / 4;
             if (line < rows) out[line] = sum[m][2 * part];
         }
 }
 
-/* Write the sums of all threads of this block to its slot; the sum of `kl` in thread 0. */
+/* Write the sums of all threads of this block to its slot; the sum of `kl`. */
 DEVICE float store_sums(const UpdateArguments *u, UpdateMemory *memory, Sums *sums) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, group = warp & 3, side = warp >> 2;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, group = warp & 1, side = (warp & 7) >> 1;
     float *out = u->partial + (long long)blockIdx.x * WEIGHTS;
-    store_matrix(out + W1_AT, WIDTH1, INPUTS, group * (WIDTH1 / 4), w1_column(side), sums->w1);
-    store_matrix(out + W2_AT, WIDTH2, WIDTH1, group * (WIDTH2 / 4), side * 8 * W2_TILES, sums->w2);
-    if (warp * 8 < WIDTH2) store_matrix(out + HEAD_AT, OUTPUTS, WIDTH2, 0, warp * 8, sums->head);
-    if (warp == 15) store_row_sums<HEADS / 16>(out + HEAD_BIAS_AT, OUTPUTS, 0, sums->bias);
-    if (side == 0) store_row_sums<WIDTH2 / 64>(out + B2_AT, WIDTH2, group * (WIDTH2 / 4), sums->bias);
-    if (side == 1) store_row_sums<WIDTH1 / 64>(out + B1_AT, WIDTH1, group * (WIDTH1 / 4), sums->bias);
-    for (int step = 16; step; step >>= 1) {
-        for (int a = 0; a < ACTIONS; a++) sums->log_std[a] += __shfl_xor_sync(0xFFFFFFFFu, sums->log_std[a], step);
-        sums->kl += __shfl_xor_sync(0xFFFFFFFFu, sums->kl, step);
+    if (warp < 8) {
+        store_matrix<W1_ROWS, W1_TILES>(out + W1_AT, WIDTH1, INPUTS, group * (WIDTH1 / 2), w1_column(side), sums->matrix);
+        if (side == 0) store_row_sums<W1_ROWS>(out + B1_AT, WIDTH1, group * (WIDTH1 / 2), sums->bias);
+    } else {
+        store_matrix<W2_ROWS, W2_TILES>(out + W2_AT, WIDTH2, WIDTH1, group * (WIDTH2 / 2), side * 8 * W2_TILES, sums->matrix);
+        store_matrix<HEADS / 16, HEAD_TILES>(out + HEAD_AT, OUTPUTS, WIDTH2, 0, (warp - 8) * 8 * HEAD_TILES, sums->head);
+        if (side == 0) store_row_sums<W2_ROWS>(out + B2_AT, WIDTH2, group * (WIDTH2 / 2), sums->bias);
+        if (warp == 15) store_row_sums<HEADS / 16>(out + HEAD_BIAS_AT, OUTPUTS, 0, sums->bias);
     }
-    if (lane == 0) {
-        for (int a = 0; a < ACTIONS; a++) memory->log_std[warp][a] = sums->log_std[a];
-        memory->warp_sum[warp] = sums->kl;
+    if (warp < STRIP_WARPS) {
+        for (int step = 16; step; step >>= 1) {
+            for (int a = 0; a < ACTIONS && !DISCRETE; a++) sums->log_std[a] += __shfl_xor_sync(0xFFFFFFFFu, sums->log_std[a], step);
+            sums->kl += __shfl_xor_sync(0xFFFFFFFFu, sums->kl, step);
+        }
+        if (lane == 0) {
+            for (int a = 0; a < ACTIONS; a++) memory->log_std[warp][a] = sums->log_std[a];
+            memory->warp_sum[warp] = sums->kl;
+        }
     }
     __syncthreads();
     for (int i = LOG_STD_AT + threadIdx.x; i < WEIGHTS; i += THREADS) {
         float total = 0.0f;
-        for (int w = 0; w < TILE / 32 && i < WEIGHTS_END; w++) total += memory->log_std[w][i - LOG_STD_AT];
+        for (int w = 0; w < STRIP_WARPS && i < WEIGHTS_END; w++) total += memory->log_std[w][i - LOG_STD_AT];
         out[i] = total;
     }
     float kl = 0.0f;
-    for (int w = 0; w < TILE / 32; w++) kl += (float)memory->warp_sum[w];
+    for (int w = 0; w < STRIP_WARPS; w++) kl += (float)memory->warp_sum[w];
     return kl;
 }
 
@@ -154,62 +165,71 @@ DEVICE int row_at(const UpdateArguments *u, const UpdateMemory *memory, int coun
     return place < work.size ? u->index[permuted(work.at + place, count, half_bits, memory->order_key[work.epoch & 1])] : -1;
 }
 
-/* Start the copies of a tile's observations and of the data of its rows. */
-DEVICE void copy_rows(const UpdateArguments *u, UpdateMemory *memory, const int *rows, RowData *data) {
-    for (int i = threadIdx.x; i < TILE * OBS; i += THREADS) {
-        int row = rows[i / OBS];
-        if (row < 0) memory->number[i] = 0.0f;
-        else copy_ahead(memory->number + i, u->obs + (long long)row * OBS + i % OBS);
+/* The inputs of the next tile and the data of its rows, and the rows of the tile after it; by the warps without a strip. */
+DEVICE void load_ahead(const UpdateArguments *u, UpdateMemory *memory, int turn, Work after_next, int count, int half_bits) {
+    enum { LOADERS = 32 * OTHER_WARPS };
+    const int thread = threadIdx.x - 32 * STRIP_WARPS, *rows = memory->row[(turn + 1) % 3];
+    RowData *data = memory->data + ((turn + 1) & 1);
+    for (int line = thread; line < TILE; line += LOADERS)
+        memory->row[(turn + 2) % 3][line] = row_at(u, memory, count, half_bits, after_next, line);
+    for (int line = thread; line < TILE; line += LOADERS) {
+        const long long row = rows[line];
+        if (row < 0) continue;
+        data->logp[line] = u->logp[row];
+        data->advantage[line] = u->advantage[row];
+        data->target[line] = u->target[row];
+        data->value[line] = u->value[row];
+        if (DISCRETE) data->choice[line] = u->choice[row];
+        for (int a = 0; a < ACTIONS; a++) {
+            if (!DISCRETE) data->action[line * ACTIONS + a] = u->action[row * ACTIONS + a];
+            if (u->magnet) data->magnet[line * ACTIONS + a] = u->magnet[row * ACTIONS + a];
+        }
     }
-    const int line = threadIdx.x % TILE, part = threadIdx.x / TILE, row = rows[line]; /* four threads a row */
-    if (row < 0) return;
-    if (part == 0) {
-        copy_ahead(data->logp + line, u->logp + row);
-        copy_ahead(data->advantage + line, u->advantage + row);
-    } else if (part == 1) {
-        copy_ahead(data->target + line, u->target + row);
-        copy_ahead(data->value + line, u->value + row);
-    } else if (part == 2) {
-        if (DISCRETE) copy_ahead(data->choice + line, u->choice + row);
-        else
-            for (int a = 0; a < ACTIONS; a++) copy_ahead(data->action + line * ACTIONS + a, u->action + (long long)row * ACTIONS + a);
-    } else if (u->magnet)
-        for (int a = 0; a < ACTIONS; a++) copy_ahead(data->magnet + line * ACTIONS + a, u->magnet + (long long)row * ACTIONS + a);
+    load_inputs<TILE, LOADERS>(memory->tile.x[(turn + 1) & 1], rows, u->obs, thread);
 }
 
-/* Compute a tile, the `turn`-th of this block; meanwhile copy the next one, and find the rows of the one after it. */
+/* Compute a tile, the `turn`-th of this block; meanwhile load the next one. */
 DEVICE void compute_tile(const UpdateArguments *u, UpdateMemory *memory, int turn, Work work, Work after_next, int count, int half_bits, Sums *sums, float *stat) {
-    Tile *tile = &memory->tile;
-    wait_for_copies();
+    __syncthreads(); /* its inputs are there, and the tile before it is done */
+    if (threadIdx.x < 32 * STRIP_WARPS)
+        learn_strip(u, &memory->weights, &memory->tile, turn, memory->data + (turn & 1), memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
+    else load_ahead(u, memory, turn, after_next, count, half_bits);
     __syncthreads();
-    float number[EACH];
-    for (int n = 0; n < EACH; n++) number[n] = threadIdx.x + n * THREADS < TILE * OBS ? memory->number[threadIdx.x + n * THREADS] : 0.0f;
-    store_inputs(tile, number);
-    __syncthreads();
-    copy_rows(u, memory, memory->row[(turn + 1) % 3], memory->data + ((turn + 1) & 1));
-    if (threadIdx.x < TILE) memory->row[(turn + 2) % 3][threadIdx.x] = row_at(u, memory, count, half_bits, after_next, threadIdx.x);
-    forward(tile);
-    loss_gradient(u, tile, memory->data + (turn & 1), memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
-    __syncthreads();
-    backward(tile, sums);
-    __syncthreads();
+    add_gradients(&memory->tile, turn, sums);
+}
+
+/* --- the step of Adam ---------------------------------------------------------------------------------------- */
+
+enum { FOURS = WEIGHTS / 4, ADDERS = 8 }; /* weights are added four at a time, by eight threads */
+
+/* The first four weights of a block's share, counted in fours. */
+DEVICE int share_start(int block) { return (int)((long long)FOURS * block / (int)gridDim.x); }
+
+DEVICE float add_over_adders(float x) {
+    for (int step = ADDERS / 2; step; step >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
+    return x;
 }
 
 /* This block's share of the summed gradient: into `partial` of block 0, its squares into `block_sums`. */
 DEVICE void add_partials(const UpdateArguments *u, UpdateMemory *memory, int tiles, double kl) {
-    const int from = (int)((long long)WEIGHTS * blockIdx.x / (int)gridDim.x), to = (int)((long long)WEIGHTS * (blockIdx.x + 1) / (int)gridDim.x);
-    const int used = tiles < (int)gridDim.x ? tiles : (int)gridDim.x, half = threadIdx.x & 1;
+    const int from = share_start(blockIdx.x), to = share_start(blockIdx.x + 1), adder = threadIdx.x % ADDERS;
+    const int used = tiles < (int)gridDim.x ? tiles : (int)gridDim.x;
     double squares = 0.0;
-    for (int i = from + (threadIdx.x >> 1); i - (threadIdx.x >> 1) < to; i += THREADS / 2) { /* two threads a weight */
-        float sum = 0.0f;
+    for (int at = from; at < to; at += THREADS / ADDERS) {
+        const int i = at + threadIdx.x / ADDERS;
+        Four sum = {0.0f, 0.0f, 0.0f, 0.0f};
         if (i < to) {
-#pragma unroll 16
-            for (int b = half; b < used; b += 2) sum += load_fresh(u->partial + (long long)b * WEIGHTS + i);
+#pragma unroll 9
+            for (int b = adder; b < used; b += ADDERS) {
+                const Four part = load_four(u->partial + (long long)b * WEIGHTS + 4 * i);
+                sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+            }
         }
-        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-        if (i < to && !half) {
-            u->partial[i] = sum; /* only these two threads read or write column i */
-            squares += (double)sum * sum;
+        sum.x = add_over_adders(sum.x), sum.y = add_over_adders(sum.y), sum.z = add_over_adders(sum.z), sum.w = add_over_adders(sum.w);
+        if (i < to && adder == 0) { /* only these threads read or write these columns */
+            store_pair(u->partial + 4 * i, sum.x, sum.y);
+            store_pair(u->partial + 4 * i + 2, sum.z, sum.w);
+            squares += (double)sum.x * sum.x + (double)sum.y * sum.y + (double)sum.z * sum.z + (double)sum.w * sum.w;
         }
     }
     squares = block_sum(memory, squares);
@@ -238,8 +258,7 @@ DEVICE void add_block_sums(const UpdateArguments *u, UpdateMemory *memory) {
 
 /* Adam (Kingma and Ba 2015, algorithm 1) on this block's share; log_std stays within its bounds. */
 DEVICE void adam_step(const UpdateArguments *u, const UpdateMemory *memory, float scale) {
-    const int from = (int)((long long)WEIGHTS * blockIdx.x / (int)gridDim.x), to = (int)((long long)WEIGHTS * (blockIdx.x + 1) / (int)gridDim.x);
-    for (int i = from + threadIdx.x; i < to; i += THREADS) {
+    for (int i = 4 * share_start(blockIdx.x) + threadIdx.x; i < 4 * share_start(blockIdx.x + 1); i += THREADS) {
         float g = u->partial[i] * scale;
         float m = u->first[i] + 0.1f * (g - u->first[i]), v = u->second[i] + 0.001f * (g * g - u->second[i]);
         float w = u->weights[i] - memory->rate * m / (sqrtf(v * memory->unbias) + 1e-5f);
@@ -269,14 +288,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
     Work next = next_work(u, count, work);
     set_order_keys(u, memory, 0);
     wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
+    clear_padding<THREADS>(&memory->weights);
     if (threadIdx.x < TILE) memory->row[0][threadIdx.x] = row_at(u, memory, count, half_bits, work, threadIdx.x);
-    if (threadIdx.x < TILE) memory->row[1][threadIdx.x] = row_at(u, memory, count, half_bits, next, threadIdx.x);
     __syncthreads();
-    copy_rows(u, memory, memory->row[0], memory->data);
+    if (threadIdx.x >= 32 * STRIP_WARPS) load_ahead(u, memory, -1, next, count, half_bits);
     for (int turn = 0; work.size > 0;) {
         const Work minibatch = work;
         Sums sums = {};
-        load_weights(&memory->tile, u->weights);
+        load_weights<THREADS>(&memory->weights, u->weights);
         do { /* a block without a tile computes one without rows */
             const Work after_next = next_work(u, count, next);
             compute_tile(u, memory, turn++, work, after_next, count, half_bits, &sums, stat);

@@ -1,4 +1,7 @@
-/* The gradient of the PPO loss (agents/learners/ppo.py) of one tile: the loss of each row, then back through the layers. */
+/* The gradient of the PPO loss (agents/learners/ppo.py) of a tile of TILE rows.
+ *
+ * Each strip of a tile belongs to one warp: forward, the loss of each row, and back through the layers, all in registers.
+ * What the gradients of the weights need goes to shared memory; then all warps share those products. */
 #ifndef REMATCH_PPO_GRADIENT_H
 #define REMATCH_PPO_GRADIENT_H
 
@@ -6,9 +9,11 @@
 
 enum { STAT_POLICY, STAT_VALUE, STAT_ENTROPY, STAT_KL, STAT_CLIPPED, STAT_MAGNET, STAT_NORM, STAT_CLIPPED_NORM, STAT_UPDATES, STATS };
 enum { BAD_GRADIENT = 1 }; /* values of `failed` */
-/* Columns of the first layer's gradient that a warp sums, and their number for all: the last warps share some columns. */
-enum { BIASES = (WIDTH1 > WIDTH2 ? WIDTH1 : WIDTH2) / 64 > HEADS / 16 ? (WIDTH1 > WIDTH2 ? WIDTH1 : WIDTH2) / 64 : HEADS / 16 };
-enum { W1_TILES = (INPUTS / 8 + SIDES - 1) / SIDES, W2_TILES = WIDTH1 / 8 / SIDES };
+enum { THREADS = 512, STRIP_WARPS = TILE / STRIP, OTHER_WARPS = THREADS / 32 - STRIP_WARPS };
+/* The gradients of both matrices are shared by 8 warps each: two groups of rows, four sides of columns. */
+enum { W1_ROWS = WIDTH1 / 32, W1_TILES = (INPUTS / 8 + 3) / 4, W2_ROWS = WIDTH2 / 32, W2_TILES = WIDTH1 / 8 / 4 };
+enum { ROW_TILES = W1_ROWS > W2_ROWS ? W1_ROWS : W2_ROWS, COLUMN_TILES = W1_TILES > W2_TILES ? W1_TILES : W2_TILES };
+enum { BIASES = ROW_TILES > HEADS / 16 ? ROW_TILES : HEADS / 16, HEAD_TILES = WIDTH2 / 64 };
 
 typedef struct {
     float *weights, *first, *second; /* [WEIGHTS] and Adam's moments */
@@ -32,7 +37,7 @@ typedef struct {
     float lr, clip, value_clip, value_weight, entropy_weight, magnet_weight, max_norm, target_kl, log_std_low, log_std_high;
 } UpdateArguments;
 
-/* The observations of a tile and what its loss needs, copied from the rollout while the tile before it is computed. */
+/* What the loss of the rows of a tile needs. */
 typedef struct {
     float action[TILE * ACTIONS], magnet[TILE * ACTIONS], logp[TILE], advantage[TILE], target[TILE], value[TILE];
     int32_t choice[TILE];
@@ -41,10 +46,19 @@ typedef struct {
 /* What the loss of one row needs. */
 typedef struct { const float *action, *magnet; float logp, advantage, target, value; int choice; } Row;
 
-/* The sums of one thread over the tiles of a minibatch. */
+/* Shared memory of a tile; gradients are those of the sums that the layers' activations were computed from. */
 typedef struct {
-    float w1[WIDTH1 / 64][W1_TILES][4], w2[WIDTH2 / 64][W2_TILES][4], head[HEADS / 16][1][4];
-    float bias[BIASES][4], log_std[ACTIONS], kl; /* `bias`: of b2 in the warps of side 0, of b1 in side 1, of the head in warp 15 */
+    half_float x[2][TILE * X_STRIDE];                       /* inputs of this tile and of the next */
+    half_float h1[TILE * H1_STRIDE], h2[TILE * H2_STRIDE];  /* hidden layers */
+    half_float d1[TILE * H1_STRIDE], d2[TILE * H2_STRIDE];  /* their gradients */
+    half_float back[TILE * D_STRIDE];                       /* gradient of the outputs, then zeros */
+    float out[TILE * OUTPUTS];                              /* outputs of the head */
+} Tile;
+
+/* The sums of one thread over the tiles of a minibatch. Warps 0 to 7: `matrix` and `bias` of the first layer; 8 to 15: of
+ * the second layer, and `head`; warp 15: `bias` of the head. */
+typedef struct {
+    float matrix[ROW_TILES][COLUMN_TILES][4], head[HEADS / 16][HEAD_TILES][4], bias[BIASES][4], log_std[ACTIONS], kl;
 } Sums;
 
 /* --- the loss of one row ----------------------------------------------------------------------------- */
@@ -75,22 +89,22 @@ DEVICE float value_gradient(const UpdateArguments *u, float *stat, const Row *ro
     return u->value_weight * gradient;
 }
 
-DEVICE void gaussian_gradient(const UpdateArguments *u, const Tile *tile, Sums *sums, float *stat, const Row *row, float *out, float advantage, float scale) {
+DEVICE void gaussian_gradient(const UpdateArguments *u, const Weights *weights, Sums *sums, float *stat, const Row *row, float *out, float advantage, float scale) {
     float logp = 0.0f;
     for (int a = 0; a < ACTIONS; a++) {
-        float z = (row->action[a] - out[a]) * expf(-tile->log_std[a]);
-        logp += -0.5f * z * z - tile->log_std[a] - HALF_LOG_2PI;
-        stat[STAT_ENTROPY] += tile->log_std[a] + 0.5f + HALF_LOG_2PI;
+        float z = (row->action[a] - out[a]) * expf(-weights->log_std[a]);
+        logp += -0.5f * z * z - weights->log_std[a] - HALF_LOG_2PI;
+        stat[STAT_ENTROPY] += weights->log_std[a] + 0.5f + HALF_LOG_2PI;
     }
     float g = surrogate(u, sums, stat, row, logp, advantage);
     for (int a = 0; a < ACTIONS; a++) {
-        float inv = expf(-tile->log_std[a]), mean = out[a];
+        float inv = expf(-weights->log_std[a]), mean = out[a];
         float z = (row->action[a] - mean) * inv;
         float dm = g * z * inv, ds = g * (z * z - 1.0f) - u->entropy_weight;
         if (u->magnet) { /* KL(policy || magnet) of two Gaussians */
-            float other = u->magnet_log_std[a], inv_var = expf(-2.0f * other), var = expf(2.0f * tile->log_std[a]);
+            float other = u->magnet_log_std[a], inv_var = expf(-2.0f * other), var = expf(2.0f * weights->log_std[a]);
             float distance = mean - row->magnet[a];
-            stat[STAT_MAGNET] += other - tile->log_std[a] + 0.5f * (var + distance * distance) * inv_var - 0.5f;
+            stat[STAT_MAGNET] += other - weights->log_std[a] + 0.5f * (var + distance * distance) * inv_var - 0.5f;
             dm += u->magnet_weight * distance * inv_var;
             ds += u->magnet_weight * (var * inv_var - 1.0f);
         }
@@ -122,67 +136,99 @@ DEVICE void choice_gradient(const UpdateArguments *u, Sums *sums, float *stat, c
     stat[STAT_MAGNET] += magnet_kl;
 }
 
-/* --- one tile ------------------------------------------------------------------------------------------ */
+/* --- one strip ----------------------------------------------------------------------------------------- */
 
-/* From `out` to `back`, the gradient of the mean loss. `stat` adds up over the whole iteration, as means of minibatches. */
-DEVICE void loss_gradient(const UpdateArguments *u, Tile *tile, const RowData *data, const int *rows, Sums *sums, float *total, float scale) {
-    if (threadIdx.x >= TILE) return;
-    const int line = threadIdx.x;
+/* From `out` to `back` of one row, the gradient of the mean loss. `total` adds up over the whole iteration, as means of
+ * minibatches. `number` is the row of the rollout; below 0: none. */
+DEVICE void loss_gradient(const UpdateArguments *u, const Weights *weights, const RowData *data, int line, int number, float *out, half_float *back, Sums *sums,
+                          float *total, float scale) {
+    for (int o = 0; o < HEADS; o += 2) *(unsigned *)(back + o) = 0;
+    if (number < 0) return;
     const Row row_data = {data->action + line * ACTIONS, data->magnet + line * ACTIONS, data->logp[line], data->advantage[line],
                           data->target[line], data->value[line], data->choice[line]}, *row = &row_data;
-    float *out = tile->out + threadIdx.x * OUTPUTS, stat[STAT_MAGNET + 1] = {};
-    half_float *back = tile->back + threadIdx.x * D_STRIDE;
-    const int number = rows[threadIdx.x];
-    for (int o = 0; o < HEADS; o++) back[o] = 0;
-    if (number < 0) return;
-    float advantage = (float)(((double)row->advantage - u->scaling[0]) * u->scaling[1]);
-    float value = out[ACTIONS];
+    float stat[STAT_MAGNET + 1] = {};
+    const float advantage = (float)(((double)row->advantage - u->scaling[0]) * u->scaling[1]), value = out[ACTIONS];
     if (DISCRETE) choice_gradient(u, sums, stat, row, u->mask ? u->mask + (long long)number * ACTIONS : 0, out, advantage, scale);
-    else gaussian_gradient(u, tile, sums, stat, row, out, advantage, scale);
+    else gaussian_gradient(u, weights, sums, stat, row, out, advantage, scale);
     out[ACTIONS] = value_gradient(u, stat, row, value) * scale;
     for (int o = 0; o < OUTPUTS; o++) back[o] = to_half(out[o]);
     for (int s = 0; s <= STAT_MAGNET; s++) total[s] += stat[s] * scale;
 }
 
-DEVICE float slope(float h) { return RELU ? (h > 0.0f ? 1.0f : 0.0f) : 1.0f - h * h; }
-
-/* h [TILE][UNITS] <- sum * slope(h): from the gradient of a layer's outputs to that of its inputs. */
-template <int N> DEVICE void store_back(half_float *h, int stride, int row, int column, const float (&sum)[2][N][4]) {
+template <int UNITS> DEVICE void store_strip(half_float *h, int stride, int row, const Strip<UNITS> &strip) {
     const int lane = threadIdx.x & 31;
+    half_float *at = h + (row + lane / 4) * stride + 2 * (lane % 4);
 #pragma unroll
-    for (int m = 0; m < 2; m++)
+    for (int j = 0; j < UNITS / 16; j++)
 #pragma unroll
-        for (int n = 0; n < N; n++)
-            for (int part = 0; part < 2; part++) {
-                half_float *at = h + (row + 16 * m + 8 * part + lane / 4) * stride + column + 8 * n + 2 * (lane % 4);
-                *(unsigned *)at = two_halves(sum[m][n][2 * part] * slope(to_float(at[0])), sum[m][n][2 * part + 1] * slope(to_float(at[1])));
-            }
+        for (int i = 0; i < 4; i++) *(unsigned *)(at + 16 * j + 8 * (i / 2) + (i & 1) * 8 * stride) = strip.pair[j][i];
 }
 
-DEVICE int w1_column(int side) {
+DEVICE float slope(float h) { return RELU ? (h > 0.0f ? 1.0f : 0.0f) : 1.0f - h * h; }
+
+DEVICE unsigned times_slope(float low, float high, unsigned pair) {
+    return two_halves(low * slope(to_float((half_float)pair)), high * slope(to_float((half_float)(pair >> 16))));
+}
+
+/* y = (d w) * slope(h): from the gradient d of a layer's sums to that of the sums of the layer before it, with outputs h.
+ * w [DEPTH][UNITS]. */
+template <int DEPTH, int UNITS>
+DEVICE void layer_back(const Strip<DEPTH> &d, const half_float *w, int stride, const Strip<UNITS> &h, Strip<UNITS> &y) {
+#pragma unroll
+    for (int j = 0; j < UNITS / 16; j++) {
+        float sum[2][4] = {};
+#pragma unroll
+        for (int k = 0; k < DEPTH / 16; k++) {
+            unsigned right[4];
+            load_b<true>(right, w, stride, 16 * k, 16 * j);
+            multiply_add(sum[0], d.pair[k], right);
+            multiply_add(sum[1], d.pair[k], right + 2);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) y.pair[j][i] = times_slope(sum[i / 2][2 * (i & 1)], sum[i / 2][2 * (i & 1) + 1], h.pair[j][i]);
+    }
+}
+
+/* Everything of this warp's strip, into the arrays of the tile. `turn`: which of the inputs. */
+DEVICE void learn_strip(const UpdateArguments *u, const Weights *weights, Tile *tile, int turn, const RowData *data, const int *rows, Sums *sums, float *total,
+                        float scale) {
+    const int lane = threadIdx.x & 31, first = (threadIdx.x >> 5) * STRIP;
+    Strip<WIDTH1> h1, d1;
+    Strip<WIDTH2> h2, d2;
+    Strip<HEADS> back;
+    first_layer(weights, tile->x[turn & 1], first, h1);
+    store_strip(tile->h1, H1_STRIDE, first, h1);
+    second_layer(weights, h1, h2);
+    store_strip(tile->h2, H2_STRIDE, first, h2);
+    head_layer(weights, h2, tile->out + first * OUTPUTS);
+    __syncwarp();
+    const int line = first + lane;
+    if (lane < STRIP) loss_gradient(u, weights, data, line, rows[line], tile->out + line * OUTPUTS, tile->back + line * D_STRIDE, sums, total, scale);
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < HEADS / 16; k++) load_a<false>(back.pair[k], tile->back, D_STRIDE, first, 16 * k);
+    layer_back(back, weights->head, H2_STRIDE, h2, d2);
+    store_strip(tile->d2, H2_STRIDE, first, d2);
+    layer_back(d2, weights->w2, H1_STRIDE, h1, d1);
+    store_strip(tile->d1, H1_STRIDE, first, d1);
+}
+
+/* --- gradients of the weights, all warps ------------------------------------------------------------------ */
+
+DEVICE int w1_column(int side) { /* the last side shares columns with the one before it */
     const int column = side * 8 * W1_TILES, last = INPUTS - 8 * W1_TILES;
     return column < last ? column : last;
 }
 
-/* From `back` through all layers; adds the gradients of the weights. */
-DEVICE void backward(Tile *tile, Sums *sums) {
-    enum { N1 = WIDTH1 / 8 / SIDES, N2 = WIDTH2 / 8 / SIDES };
-    const int warp = threadIdx.x >> 5, group = warp & 3, side = warp >> 2;
-    float back2[2][N2][4] = {}, back1[2][N1][4] = {};
-    warp_multiply<2, N2, false, true>(back2, tile->back, D_STRIDE, group * 32, tile->head, H2_STRIDE, side * 8 * N2, HEADS);
-    if (warp * 8 < WIDTH2) warp_multiply<HEADS / 16, 1, true, true>(sums->head, tile->back, D_STRIDE, 0, tile->h2, H2_STRIDE, warp * 8, TILE);
-    if (warp == 15) warp_row_sums<HEADS / 16, true>(*(float (*)[HEADS / 16][4])sums->bias, tile->back, D_STRIDE, 0, TILE);
-    __syncthreads();
-    store_back(tile->h2, H2_STRIDE, group * 32, side * 8 * N2, back2);
-    __syncthreads();
-    warp_multiply<WIDTH2 / 64, W2_TILES, true, true>(sums->w2, tile->h2, H2_STRIDE, group * (WIDTH2 / 4), tile->h1, H1_STRIDE, side * 8 * W2_TILES, TILE);
-    warp_multiply<2, N1, false, true>(back1, tile->h2, H2_STRIDE, group * 32, tile->w2, H1_STRIDE, side * 8 * N1, WIDTH2);
-    if (side == 0) warp_row_sums<WIDTH2 / 64, true>(*(float (*)[WIDTH2 / 64][4])sums->bias, tile->h2, H2_STRIDE, group * (WIDTH2 / 4), TILE);
-    __syncthreads();
-    store_back(tile->h1, H1_STRIDE, group * 32, side * 8 * N1, back1);
-    __syncthreads();
-    warp_multiply<WIDTH1 / 64, W1_TILES, true, true>(sums->w1, tile->h1, H1_STRIDE, group * (WIDTH1 / 4), tile->x, X_STRIDE, w1_column(side), TILE);
-    if (side == 1) warp_row_sums<WIDTH1 / 64, true>(*(float (*)[WIDTH1 / 64][4])sums->bias, tile->h1, H1_STRIDE, group * (WIDTH1 / 4), TILE);
+DEVICE void add_gradients(const Tile *tile, int turn, Sums *sums) {
+    const int warp = threadIdx.x >> 5, group = warp & 1, side = (warp & 7) >> 1;
+    if (warp < 8) {
+        multiply_transposed<W1_ROWS, W1_TILES, TILE>(sums->matrix, tile->d1, H1_STRIDE, group * (WIDTH1 / 2), tile->x[turn & 1], X_STRIDE, w1_column(side), side == 0,
+                                                     sums->bias);
+        return;
+    }
+    multiply_transposed<W2_ROWS, W2_TILES, TILE>(sums->matrix, tile->d2, H2_STRIDE, group * (WIDTH2 / 2), tile->h1, H1_STRIDE, side * 8 * W2_TILES, side == 0, sums->bias);
+    multiply_transposed<HEADS / 16, HEAD_TILES, TILE>(sums->head, tile->back, D_STRIDE, 0, tile->h2, H2_STRIDE, (warp - 8) * 8 * HEAD_TILES, warp == 15, sums->bias);
 }
 
 #endif

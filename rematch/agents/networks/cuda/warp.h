@@ -35,12 +35,6 @@ typedef float4 Four;
 DEVICE Four load_four(const float *p) { return __ldcg((const float4 *)p); } /* aligned to 16 bytes */
 DEVICE void store_pair(float *p, float first, float second) { *(float2 *)p = make_float2(first, second); } /* to 8 bytes */
 
-/* Copy a number from global to shared memory without waiting; `wait_for_copies` waits for all copies of this thread. */
-template <class T> DEVICE void copy_ahead(T *shared, const T *global) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" : : "r"((unsigned)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
-}
-DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); }
-
 /* Wait until `target` threads have arrived; then what they wrote before is visible. */
 DEVICE void arrive_and_wait(unsigned *counter, unsigned target) {
     unsigned arrived;
@@ -56,18 +50,19 @@ DEVICE float tanh_near(float x) { /* relative error below 2^-10 */
     return y;
 }
 DEVICE unsigned shared_address(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
+/* Between a store and one of these loads there must be a barrier of the warp or of the block. */
 DEVICE void load_matrices(unsigned out[4], const half_float *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(shared_address(row)) : "memory");
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(shared_address(row)));
 }
 DEVICE void load_transposed(unsigned out[4], const half_float *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(shared_address(row)) : "memory");
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(shared_address(row)));
 }
 DEVICE void multiply_add(float sum[4], const unsigned a[4], const unsigned b[2]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #endif
 
@@ -85,34 +80,27 @@ template <bool by_k> DEVICE void load_b(unsigned out[4], const half_float *b, in
     else load_matrices(out, b + (column + (matrix >> 1) * 8 + line) * stride + k + (matrix & 1) * 8);
 }
 
-/* sum[m][n] += A B over `depth` (a multiple of 16), for 16 M rows and 8 N columns from (row, column) on. A lane holds of
- * sum[m][n] the numbers at rows lane / 4 and lane / 4 + 8, columns 2 (lane % 4) and the next: {0, 1} and {2, 3}. */
-template <int M, int N, bool a_by_k, bool b_by_k>
-DEVICE void warp_multiply(float (&sum)[M][N][4], const half_float *a, int a_stride, int row, const half_float *b,
-                          int b_stride, int column, int depth) {
-    for (int k = 0; k < depth; k += 16) {
+/* sum[m][n] += A B over DEPTH (a multiple of 16), for 16 M rows and 8 N columns from (row, column) on; A is [k][row], B is
+ * [k][column]. A lane holds of sum[m][n] the numbers at rows lane / 4 and lane / 4 + 8, columns 2 (lane % 4) and the next:
+ * {0, 1} and {2, 3}. `with_rows`: row_sum[m] += the sums of A's rows over k, as the product with a column of ones. */
+template <int M, int N, int DEPTH, class Sums>
+DEVICE void multiply_transposed(Sums &sum, const half_float *a, int a_stride, int row, const half_float *b, int b_stride, int column,
+                                bool with_rows, float (*row_sum)[4]) {
+    const unsigned ones[2] = {0x3F803F80u, 0x3F803F80u};
+#pragma unroll 2
+    for (int k = 0; k < DEPTH; k += 16) {
         unsigned left[M][4], right[(N + 1) / 2][4];
 #pragma unroll
-        for (int m = 0; m < M; m++) load_a<a_by_k>(left[m], a, a_stride, row + 16 * m, k);
+        for (int m = 0; m < M; m++) load_a<true>(left[m], a, a_stride, row + 16 * m, k);
 #pragma unroll
-        for (int n = 0; n < (N + 1) / 2; n++) load_b<b_by_k>(right[n], b, b_stride, k, column + 16 * n);
-#pragma unroll
-        for (int m = 0; m < M; m++)
-#pragma unroll
-            for (int n = 0; n < N; n++) multiply_add(sum[m][n], left[m], right[n / 2] + 2 * (n & 1));
-    }
-}
-
-/* sum[m] += the sums over k of A's rows: the product with a column of ones. Every lane of a row holds its sum, as above. */
-template <int M, bool a_by_k> DEVICE void warp_row_sums(float (&sum)[M][4], const half_float *a, int stride, int row, int depth) {
-    const unsigned ones[2] = {0x3F803F80u, 0x3F803F80u};
-    for (int k = 0; k < depth; k += 16)
+        for (int n = 0; n < (N + 1) / 2; n++) load_b<true>(right[n], b, b_stride, k, column + 16 * n);
 #pragma unroll
         for (int m = 0; m < M; m++) {
-            unsigned left[4];
-            load_a<a_by_k>(left, a, stride, row + 16 * m, k);
-            multiply_add(sum[m], left, ones);
+#pragma unroll
+            for (int n = 0; n < N; n++) multiply_add(sum[m][n], left[m], right[n / 2] + 2 * (n & 1));
+            if (with_rows) multiply_add(row_sum[m], left[m], ones);
         }
+    }
 }
 
 #endif

@@ -113,6 +113,10 @@ class Spec:
     def role_of(self, seat: int) -> Role:
         return next(role for role in self.roles.values() if seat in role.seats)
 
+    def slots_of(self, by_role: Mapping[str, int]) -> list[int]:
+        """[seats] the slot of each seat's role; 0 where `by_role` has none."""
+        return [by_role.get(self.role_of(seat).name, 0) for seat in range(self.seats)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ladder:

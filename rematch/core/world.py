@@ -103,6 +103,10 @@ class Next:
         """Fill `slot` by a rule."""
         self.slot[:] = rule.draw(len(self.slot))
 
+    def fix_slots(self, slots: Sequence[int]) -> None:
+        """The same slots [seats] in all games."""
+        self.slot[:] = slots
+
 
 class EventLog(Protocol):
     """What happens in the games of a world with milestones. Reading it changes nothing."""

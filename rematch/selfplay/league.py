@@ -51,9 +51,7 @@ class Matchmaker:
                 uniforms = rng.units(self.seed, rng.SEATING, c.slots + 1, streams * iteration + r << 8)
                 pool.refill(set(np.flatnonzero(counts).tolist()), iteration, uniforms)
         if fixed_slots or c.opponent_share == 0:
-            world.next.slot[:] = 0
-            for role, slot in (fixed_slots or {}).items():
-                world.next.slot[:, list(spec.roles[role].seats)] = slot
+            world.next.fix_slots(spec.slots_of(fixed_slots or {}))
             return
         all_learn = learning is None or len(learning) == len(spec.roles)
         rules = []

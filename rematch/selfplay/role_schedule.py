@@ -302,9 +302,7 @@ class RoleSchedule(Component):
         phase = clock.phase = self.schedule.phase
         clock.learning_rate_factor = self.schedule.rate_factor
         clock.fixed_slots = {} if phase.number else self.slots
-        next.slot[:] = 0
-        for role, slot in clock.fixed_slots.items():
-            next.slot[:, list(self.setup.spec.roles[role].seats)] = slot
+        next.fix_slots(self.setup.spec.slots_of(clock.fixed_slots))
         self._announce(clock)
 
     def _announce(self, clock: Clock) -> None:

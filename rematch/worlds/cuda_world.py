@@ -7,7 +7,7 @@ GPU; they are copied to the twin only where somebody saves, loads or counts them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,10 @@ class CudaNext(Next):
 
     def draw_slots(self, rule: SlotRule) -> None:
         self.rule = rule
+
+    def fix_slots(self, slots: Sequence[int]) -> None:
+        self.rule = None
+        self.host_slot[:] = slots
 
 
 class CudaWorld:

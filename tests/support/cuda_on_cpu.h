@@ -107,6 +107,7 @@ struct Four { float x, y, z, w; };
 static Four load_four(const float *p) { return {p[0], p[1], p[2], p[3]}; }
 static void store_pair(float *p, float first, float second) { p[0] = first, p[1] = second; }
 template <class T> static T load_fresh(const T *p) { return *p; }
+template <class T> static T load_constant(const T *p) { return *p; }
 static float tanh_near(float x) { return tanhf(x); }
 static void arrive_and_wait(unsigned *counter, unsigned target) {
     ++*counter;

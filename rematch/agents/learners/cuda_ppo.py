@@ -168,8 +168,8 @@ class CudaPpo(Ppo):
         variance = self._select_rows()
         if self.config.magnet_weight > 0:
             self._magnet_heads()
-        self.counters[0] = 0
-        self.counters[2] = 0
+        self.counters[0:1].zero_()
+        self.counters[2:3].zero_()
         self.stats.zero_()
         self.kernels["update"]((self.blocks, 1), THREADS, self.arguments)
         if self.config.magnet_weight > 0:

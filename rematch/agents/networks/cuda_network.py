@@ -100,7 +100,8 @@ def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
     halves = 2 * (inputs(role, config) + 8) + 2 * sum(width + 8 for width in config.hidden)
     halves += -(-outputs // 16) * 16 + 8
     numbers = outputs + 2 * (2 * actions + 5) + 3  # outputs, data of two tiles, rows of three
-    return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + 4 * (10 + 8 * actions) + 8 * 25 + 64
+    rest = 4 * (10 + 8 * actions) + 8 * 25 + 64
+    return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + rest
 
 
 def tile_rows(role: Role, config: NetworkConfig) -> int:

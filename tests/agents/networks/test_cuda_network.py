@@ -67,9 +67,9 @@ def test_weight_order_is_inverted_and_shared_memory_is_sufficient(subject: Subje
     assert np.array_equal(back, weights) and subject.order.size % 4 == 0
     role, config = subject.role, subject.policy.config
     assert not networks.cannot_compute(role, config)
-    tile = networks.tile_rows(role, config)
-    assert subject.kernels.shared_bytes(False) <= networks.act_bytes(role, config)
-    assert subject.kernels.shared_bytes(True) <= networks.update_bytes(role, config, tile) <= networks.SHARED_MEMORY
+    needed = networks.update_bytes(role, config, networks.tile_rows(role, config))
+    assert subject.kernels.shared_bytes(learning=True) <= needed <= networks.SHARED_MEMORY
+    assert subject.kernels.shared_bytes(learning=False) <= networks.act_bytes(role, config)
 
 
 def test_act_computes_each_slot_with_its_weights_and_the_random_numbers_of_the_cpu(subject: Subject) -> None:

@@ -98,7 +98,7 @@ template <int LINES, int COUNT> DEVICE void load_inputs(half_float *x, const int
 #pragma unroll
         for (int n = 0; n < BATCH; n++) {
             const int i = thread + (from + n) * COUNT, row = i < LINES * OBS ? rows[i / OBS] : -1;
-            number[n] = row < 0 ? 0.0f : obs[(long long)row * OBS + i % OBS];
+            number[n] = row < 0 ? 0.0f : load_constant(obs + (long long)row * OBS + i % OBS);
         }
 #pragma unroll
         for (int n = 0; n < BATCH; n++) {

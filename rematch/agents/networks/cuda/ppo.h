@@ -162,30 +162,45 @@ DEVICE void set_order_keys(const UpdateArguments *u, UpdateMemory *memory, int e
 /* The row of the arrays at a place of a tile; -1: none. */
 DEVICE int row_at(const UpdateArguments *u, const UpdateMemory *memory, int count, int half_bits, Work work, int line) {
     const int place = work.tile * TILE + line;
-    return place < work.size ? u->index[permuted(work.at + place, count, half_bits, memory->order_key[work.epoch & 1])] : -1;
+    return place < work.size ? load_constant(u->index + permuted(work.at + place, count, half_bits, memory->order_key[work.epoch & 1])) : -1;
+}
+
+/* The data of one row for the loss; all loads start before the first store. */
+DEVICE void load_row_data(const UpdateArguments *u, RowData *data, int line, long long row) {
+    const float *logp = u->logp, *advantage = u->advantage, *target = u->target, *value = u->value;
+    const float first = load_constant(logp + row), second = load_constant(advantage + row), third = load_constant(target + row),
+                fourth = load_constant(value + row);
+    enum { BATCH = ACTIONS < 4 ? ACTIONS : 4 };
+    for (int from = 0; from < ACTIONS; from += BATCH) {
+        float action[BATCH], magnet[BATCH];
+#pragma unroll
+        for (int a = 0; a < BATCH; a++) {
+            const long long at = row * ACTIONS + from + a;
+            if (!DISCRETE && from + a < ACTIONS) action[a] = load_constant(u->action + at);
+            if (u->magnet && from + a < ACTIONS) magnet[a] = load_constant(u->magnet + at);
+        }
+#pragma unroll
+        for (int a = 0; a < BATCH; a++) {
+            if (!DISCRETE && from + a < ACTIONS) data->action[line * ACTIONS + from + a] = action[a];
+            if (u->magnet && from + a < ACTIONS) data->magnet[line * ACTIONS + from + a] = magnet[a];
+        }
+    }
+    if (DISCRETE) data->choice[line] = load_constant(u->choice + row);
+    data->logp[line] = first;
+    data->advantage[line] = second;
+    data->target[line] = third;
+    data->value[line] = fourth;
 }
 
 /* The inputs of the next tile and the data of its rows, and the rows of the tile after it; by the warps without a strip. */
 DEVICE void load_ahead(const UpdateArguments *u, UpdateMemory *memory, int turn, Work after_next, int count, int half_bits) {
     enum { LOADERS = 32 * OTHER_WARPS };
     const int thread = threadIdx.x - 32 * STRIP_WARPS, *rows = memory->row[(turn + 1) % 3];
-    RowData *data = memory->data + ((turn + 1) & 1);
-    for (int line = thread; line < TILE; line += LOADERS)
-        memory->row[(turn + 2) % 3][line] = row_at(u, memory, count, half_bits, after_next, line);
-    for (int line = thread; line < TILE; line += LOADERS) {
-        const long long row = rows[line];
-        if (row < 0) continue;
-        data->logp[line] = u->logp[row];
-        data->advantage[line] = u->advantage[row];
-        data->target[line] = u->target[row];
-        data->value[line] = u->value[row];
-        if (DISCRETE) data->choice[line] = u->choice[row];
-        for (int a = 0; a < ACTIONS; a++) {
-            if (!DISCRETE) data->action[line * ACTIONS + a] = u->action[row * ACTIONS + a];
-            if (u->magnet) data->magnet[line * ACTIONS + a] = u->magnet[row * ACTIONS + a];
-        }
-    }
     load_inputs<TILE, LOADERS>(memory->tile.x[(turn + 1) & 1], rows, u->obs, thread);
+    for (int line = thread; line < TILE; line += LOADERS)
+        if (rows[line] >= 0) load_row_data(u, memory->data + ((turn + 1) & 1), line, rows[line]);
+    for (int line = LOADERS - 1 - thread; line < TILE; line += LOADERS) /* other warps than above, where there are enough */
+        memory->row[(turn + 2) % 3][line] = row_at(u, memory, count, half_bits, after_next, line);
 }
 
 /* Compute a tile, the `turn`-th of this block; meanwhile load the next one. */

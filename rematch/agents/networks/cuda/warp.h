@@ -28,6 +28,9 @@ DEVICE unsigned two_halves(float low, float high) {
 }
 DEVICE half_float to_half(float x) { return (half_float)two_halves(x, 0.0f); }
 
+/* A number that no thread writes in this launch; such loads may start before stores that stand before them. */
+template <class T> DEVICE T load_constant(const T *p) { return __ldg(p); }
+
 /* A number that another block may have written in this launch: not from the first-level cache. */
 DEVICE float load_fresh(const float *p) { return __ldcg(p); }
 DEVICE double load_fresh(const double *p) { return __ldcg(p); }

@@ -44,6 +44,13 @@ class EmulatedKernels:
     def shared_bytes(self, learning: bool) -> int:
         return int(self.library.shared_bytes(int(learning)))
 
+    def pack(self, weights: Any) -> Any:
+        """The packed form of weights [networks, size]."""
+        count = len(weights)
+        packed = np.zeros((count, self.library.weight_bytes()), np.uint8)
+        self.library.run_pack(_pointer(weights), _pointer(packed), count)
+        return packed
+
     def act(self, values: dict[str, Any], blocks: int, step: int = 0, only_values: bool = False) -> None:
         first_step = np.array([step], np.int64)
         arguments = _struct(networks.ACT, values)

@@ -23,10 +23,11 @@
 #define SHARED_MEMORY unsigned char *shared_memory = current->block->shared
 
 struct Index { int x, y; };
-struct Warp { int waiting = 0, round = 0, alive = 0; uint64_t lane[32][8]; };
-struct Block {
+struct Group { int waiting = 0, round = 0, alive = 0; };
+struct Warp : Group { uint64_t lane[32][8]; };
+struct Block : Group {
     Index index;
-    int waiting = 0, round = 0, alive = 0;
+    Group part; /* of partial_barrier */
     unsigned char *shared;
     std::vector<Warp> warps;
 };
@@ -51,7 +52,7 @@ static void yield_fiber() { swapcontext(&current->context, &scheduler); }
 #define gridDim (Index{grid_width, 1})
 
 /* All fibers that count themselves in `waiting` have arrived. */
-template <class Group> static void wait_for_group(Group *group) {
+static void wait_for_group(Group *group) {
     int round = group->round;
     if (++group->waiting == group->alive) {
         group->waiting = 0;
@@ -61,6 +62,11 @@ template <class Group> static void wait_for_group(Group *group) {
 }
 static void __syncthreads() { wait_for_group(current->block); }
 static void __threadfence() {}
+#define NOT_INLINED static
+static void partial_barrier(int count) {
+    current->block->part.alive = count;
+    wait_for_group(&current->block->part);
+}
 
 static Warp *own_warp() { return &current->block->warps[current->thread / 32]; }
 
@@ -105,6 +111,9 @@ static uint16_t to_half(float x) {
 static unsigned two_halves(float low, float high) { return (unsigned)to_half(low) | (unsigned)to_half(high) << 16; }
 struct Four { float x, y, z, w; };
 static Four load_four(const float *p) { return {p[0], p[1], p[2], p[3]}; }
+static void store_four(float *p, Four four) { memcpy(p, &four, 16); }
+template <class T> static void copy_ahead(T *shared, const T *global) { *shared = *global; }
+static void wait_for_copies() {}
 static void store_pair(float *p, float first, float second) { p[0] = first, p[1] = second; }
 template <class T> static T load_fresh(const T *p) { return *p; }
 template <class T> static T load_constant(const T *p) { return *p; }

@@ -12,3 +12,7 @@ extern "C" void run_advantages(const AdvantageArguments *arguments, int blocks) 
     launch({blocks, 1}, 64, 16, [=] { advantages(arguments); });
 }
 extern "C" int shared_bytes(int learning) { return learning ? (int)sizeof(UpdateMemory) : (int)sizeof(ActMemory); }
+extern "C" void run_pack(const float *weights, Weights *packed, int networks) {
+    launch_independent({1, networks}, 64, [=] { pack(weights, packed); });
+}
+extern "C" int weight_bytes() { return (int)sizeof(Weights); }

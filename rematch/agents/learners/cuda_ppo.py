@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rematch.agents.learners.ppo import Ppo, PpoConfig
 from rematch.agents.networks import cuda_network as networks
-from rematch.agents.networks.cuda_acting import ACT_THREADS, LEARNER_RANGE, network_kernel
+from rematch.agents.networks.cuda_acting import ACT_THREADS, LEARNER_RANGE, Packing, network_kernel
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
@@ -73,6 +73,8 @@ class CudaPpo(Ppo):
             name: network_kernel(name, policy.role, policy.config, name == "update")
             for name in ("act", "advantages", "update")
         }
+        self.pack = Packing(self.weights, policy.role, policy.config)
+        self.pack_magnet = Packing(self.magnet_tensor, policy.role, policy.config)
         self.send()
 
     # --- state ---
@@ -82,6 +84,7 @@ class CudaPpo(Ppo):
         for tensor, array in self._pairs():
             tensor.copy_(torch.from_numpy(self.order.to_device(array)))
         self.counters[1] = self.adam.updates
+        self.pack()
 
     def fetch(self) -> None:
         """The inverse of `send`."""
@@ -256,7 +259,7 @@ class CudaPpo(Ppo):
     def _magnet_arguments(self, track: CudaRoleRollout) -> Tensor:
         rows = self.buffers["counts"].numel()
         tensors = {
-            "weights": self.magnet_tensor,
+            "weights": self.pack_magnet.packed,
             "obs": track.obs_tensor,
             "value": self._buffer("magnet_value", (rows,)),
             "heads": self._buffer("magnet", (rows, self.policy.role.actions.size)),
@@ -267,6 +270,7 @@ class CudaPpo(Ppo):
     def _magnet_heads(self) -> None:
         """The means or logits of the magnet for all rows of the rollout, as one step of so many rows."""
         rows, zero = self.buffers["counts"].numel(), self._buffer("zero", (1,), torch.int64)
+        self.pack_magnet()
         self.kernels["act"]((-(-rows // LEARNER_RANGE), 1), ACT_THREADS, self.magnet_arguments, 0, zero, 1)
 
     def _update_arguments(self, track: CudaRoleRollout) -> NDArray[Any]:
@@ -274,7 +278,7 @@ class CudaPpo(Ppo):
         c, network = self.config, self.policy.config
         discrete = self.policy.role.actions.kind == "discrete"
         tensors = {"weights": self.weights, "first": self.first, "second": self.second,
-                   "partial": self.partial,
+                   "packed": self.pack.packed, "partial": self.partial,
                    "block_sums": self.block_sums, "stats": self.stats, "obs": track.obs_tensor,
                    "choice" if discrete else "action": track.action_tensor, "logp": track.logp_tensor,
                    "advantage": self.buffers["advantage"], "target": self.buffers["target"],

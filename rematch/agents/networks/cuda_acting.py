@@ -20,6 +20,20 @@ from rematch.rollout.seating import RoleSeating
 ACT_THREADS, LEARNER_RANGE, OPPONENT_RANGE = 256, 128, 2048  # of act.h
 
 
+class Packing:
+    """The weights [networks, size] of the GPU in the form that the layers read: `Weights` of network.h."""
+
+    def __init__(self, weights: Tensor, role: Role, config: Any) -> None:
+        self.weights, self.networks = weights, weights.numel() // weights.shape[-1]
+        size = networks.weight_bytes(role, config)
+        self.packed = torch.zeros((self.networks, size), dtype=torch.uint8, device=DEVICE)
+        self.kernel = network_kernel("pack", role, config)
+
+    def __call__(self) -> None:
+        """Pack the present weights."""
+        self.kernel((4, self.networks), 256, self.weights, self.packed)
+
+
 class CudaRoleActing:
     """The kernel, the weights of all slots and the arguments with which one role acts."""
 
@@ -33,12 +47,13 @@ class CudaRoleActing:
             raise ConfigError(f"device = cuda: {reason}; expected cpu")
         self.order = networks.WeightOrder(role, config)
         self.weights = torch.zeros((self.slots, self.order.size), device=DEVICE)
+        self.pack = Packing(self.weights, role, config)
         self.kernel = network_kernel("act", role, config)
         self.blocks = -(-self.rows // LEARNER_RANGE) + (self.slots - 1) * -(-self.rows // OPPONENT_RANGE)
         track = rollout.role_tracks[role.name]
         arguments = np.zeros(1, networks.ACT)
         tensors = {
-            "weights": self.weights,
+            "weights": self.pack.packed,
             "obs": track.obs_tensor,
             "slot": rollout.slot_tensor,
             "acting": rollout.acting_tensor,
@@ -68,6 +83,8 @@ class CudaRoleActing:
         for slot in sorted(self.seating.changed):
             ordered = self.order.to_device(self.seating.placed[slot])
             self.weights[slot].copy_(torch.from_numpy(ordered))
+        if self.seating.changed:
+            self.pack()
         self.seating.changed.clear()
 
     def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
@@ -80,6 +97,7 @@ def network_kernel(name: str, role: Role, config: Any, cooperative: bool = False
     shared = {
         "act": networks.act_bytes(role, config),
         "advantages": 0,
+        "pack": 0,
         "update": networks.update_bytes(role, config, networks.tile_rows(role, config)),
     }
     program = _program(tuple(sorted(networks.macros(role, config).items())))

@@ -47,10 +47,10 @@ ADVANTAGES = _struct("""
     reward ended acting slot value advantage target counts rows:i4 seats:i4 all_seats:i4 first_seat:i4
     reward_seats:i4 reward_first:i4 steps:i4 gamma:f4 gamma_lambda:f4""")
 UPDATE = _struct("""
-    weights first second partial block_sums stats obs action choice mask logp advantage target value magnet
-    magnet_log_std index count scaling barrier updates failed key:u8 iteration:i4 epochs:i4 minibatch:i4 lr:f4
-    clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4 max_norm:f4 target_kl:f4
-    log_std_low:f4 log_std_high:f4""")
+    weights first second packed partial block_sums stats obs action choice mask logp advantage target value
+    magnet magnet_log_std index count scaling barrier updates failed key:u8 iteration:i4 epochs:i4
+    minibatch:i4 lr:f4 clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4 max_norm:f4
+    target_kl:f4 log_std_low:f4 log_std_high:f4""")
 
 
 def cannot_compute(role: Role, config: NetworkConfig) -> str:
@@ -76,21 +76,25 @@ def cannot_compute(role: Role, config: NetworkConfig) -> str:
 
 
 def inputs(role: Role, config: NetworkConfig) -> int:
-    """Numbers that the first layer reads: observations and their octaves, up to a multiple of 16."""
-    return -(-role.size * (1 + 2 * config.fourier) // 16) * 16
+    """Numbers that the first layer reads: observations and their octaves, up to a multiple of 32."""
+    return _up(role.size * (1 + 2 * config.fourier), 32)
 
 
 def weight_bytes(role: Role, config: NetworkConfig) -> int:
-    """`Weights` of network.h."""
+    """The size of `Weights` of network.h."""
     first, second = config.hidden
-    outputs, heads = role.actions.size + 1, -(-(role.actions.size + 1) // 16) * 16
-    halves = first * (inputs(role, config) + 8) + second * (first + 8) + heads * (second + 8)
-    return 2 * halves + 4 * (first + second + outputs + role.actions.size + 6)
+    outputs = role.actions.size + 1
+    halves = first * (inputs(role, config) + 8) + second * (first + 8) + _up(outputs, 16) * (second + 8)
+    return 2 * halves + 4 * (first + second + _up(outputs, 4) + _up(role.actions.size, 4))
+
+
+def _up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
 
 
 def act_bytes(role: Role, config: NetworkConfig) -> int:
     """Shared memory of a block of `act`: `ActMemory` of act.h."""
-    strips = 128 * (2 * (inputs(role, config) + 8) + 4 * (role.actions.size + 1))
+    strips = 128 * (2 * (inputs(role, config) + 8) + 4 * (role.size + role.actions.size + 1))
     return weight_bytes(role, config) + strips + 4 * (16 * 128 + 8) + 64
 
 
@@ -98,8 +102,8 @@ def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
     """Shared memory of a block of `update`: `UpdateMemory` of ppo.h."""
     actions, outputs = role.actions.size, role.actions.size + 1
     halves = 2 * (inputs(role, config) + 8) + 2 * sum(width + 8 for width in config.hidden)
-    halves += -(-outputs // 16) * 16 + 8
-    numbers = outputs + 2 * (2 * actions + 5) + 3  # outputs, data of two tiles, rows of three
+    halves += _up(outputs, 16) + 8
+    numbers = outputs + role.size + 3 * (2 * actions + 6)  # and the data and rows of three tiles
     rest = 4 * (10 + 8 * actions) + 8 * 25 + 64
     return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + rest
 
@@ -124,6 +128,14 @@ def macros(role: Role, config: NetworkConfig) -> dict[str, int]:
     }
 
 
+def in_tiles(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A matrix in the order of `MatrixPlace` (network.h): [warp][tile][lane][4]."""
+    rows, columns = matrix.shape
+    # row = half, tile, part (8 rows), eighth;  column = side, tile, pair, number
+    split = matrix.reshape(2, rows // 32, 2, 8, 4, columns // 32, 4, 2)
+    return split.transpose(4, 0, 1, 5, 3, 6, 2, 7).reshape(-1)
+
+
 class WeightOrder:
     """The order of a network's weights on the GPU: padded, the value head as the last row of the head."""
 
@@ -138,9 +150,9 @@ class WeightOrder:
         first = rows("trunk.0.weight")
         filled = np.full((first.shape[0], padded), -1, np.int64)
         filled[:, : first.shape[1]] = first
-        parts = [filled, rows("trunk.0.bias"), rows("trunk.1.weight"), rows("trunk.1.bias"),
-                 rows("policy.head.weight"), rows("value.head.weight"), rows("policy.head.bias"),
-                 rows("value.head.bias")]  # fmt: skip
+        parts = [in_tiles(filled), in_tiles(rows("trunk.1.weight")), rows("trunk.0.bias"),
+                 rows("trunk.1.bias"), rows("policy.head.weight"), rows("value.head.weight"),
+                 rows("policy.head.bias"), rows("value.head.bias")]  # fmt: skip
         self.log_std = sum(part.size for part in parts)  # offset of log_std
         if "policy.log_std" in entries:
             parts.append(rows("policy.log_std"))

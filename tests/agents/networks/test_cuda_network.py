@@ -68,6 +68,7 @@ def test_weight_order_is_inverted_and_shared_memory_is_sufficient(subject: Subje
     role, config = subject.role, subject.policy.config
     assert not networks.cannot_compute(role, config)
     needed = networks.update_bytes(role, config, networks.tile_rows(role, config))
+    assert subject.kernels.library.weight_bytes() == networks.weight_bytes(role, config)
     assert subject.kernels.shared_bytes(learning=True) <= needed <= networks.SHARED_MEMORY
     assert subject.kernels.shared_bytes(learning=False) <= networks.act_bytes(role, config)
 
@@ -83,7 +84,7 @@ def test_act_computes_each_slot_with_its_weights_and_the_random_numbers_of_the_c
     action = np.full((games, size), np.nan, np.float32)
     choice, logp = np.full(games, -1, np.int32), np.full(games, np.nan, np.float32)
     value, heads = np.full(games, np.nan, np.float32), np.full((games, size), np.nan, np.float32)
-    packed = np.stack([subject.order.to_device(flat) for flat in weights])
+    packed = subject.kernels.pack(np.stack([subject.order.to_device(flat) for flat in weights]))
     values: dict[str, Any] = {
         "weights": packed, "obs": obs, "slot": slot, "acting": acting, "action": action, "choice": choice,
         "logp": logp, "value": value, "heads": heads, "key": 1234, "rows": games, "seats": 1, "all_seats": 2,
@@ -162,8 +163,10 @@ def run_update(
         "scaling": np.array([chosen.mean(), 1 / (chosen.std() + 1e-8)]), "updates": np.zeros(1, np.int32),
         "failed": np.zeros(1, np.int32),
     }  # fmt: skip
+    arrays["packed"] = subject.kernels.pack(arrays["weights"][None])
     subject.kernels.update(arrays | KERNEL_NUMBERS | numbers, blocks)
     assert not arrays["failed"][0]
+    assert np.array_equal(arrays["packed"], subject.kernels.pack(arrays["weights"][None]))
     return arrays
 
 

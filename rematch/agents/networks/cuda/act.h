@@ -12,7 +12,7 @@ enum { ACT_THREADS = 256, LEARNER_RANGE = ACT_THREADS / 2, OPPONENT_RANGE = 16 *
 
 /* One role. Arrays over steps have [steps + 1] entries; a row is game * seats + seat of the role. */
 typedef struct {
-    const float *weights;        /* [slots][WEIGHTS] */
+    const Weights *weights;      /* [slots] */
     const float *obs;            /* [steps + 1][rows][OBS] */
     const unsigned char *mask;   /* [steps + 1][rows][ACTIONS] or NULL */
     const int32_t *slot;         /* [steps + 1][games][all_seats] */
@@ -28,6 +28,7 @@ typedef struct {
 typedef struct {
     Weights weights; /* first: its matrices are aligned to 16 bytes */
     half_float x[ACT_THREADS / 32][STRIP * X_STRIDE];
+    float number[ACT_THREADS / 32][STRIP * OBS];
     float out[ACT_THREADS / 32][STRIP * OUTPUTS];
     int listed[OPPONENT_RANGE], warp_count[ACT_THREADS / 32];
 } ActMemory;
@@ -126,8 +127,7 @@ extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArgume
     const int to = from + range < a->rows ? from + range : a->rows;
     const int count = list_rows(a, memory, t, from, to, slot, only_values);
     if (!count) return;
-    load_weights<ACT_THREADS>(&memory->weights, a->weights + (long long)slot * WEIGHTS);
-    clear_padding<ACT_THREADS>(&memory->weights);
+    load_weights<ACT_THREADS>(&memory->weights, a->weights + slot);
     __syncthreads();
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const uint64_t step = (uint64_t)(*first_step + t);
@@ -138,7 +138,10 @@ extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArgume
         __syncwarp();
         if (lane < STRIP) rows[lane] = row;
         __syncwarp();
-        load_inputs<STRIP, 32>(memory->x[warp], rows, obs, lane);
+        copy_numbers<STRIP, 32>(memory->number[warp], rows, obs, lane);
+        wait_for_copies();
+        __syncwarp();
+        write_strip_inputs<STRIP, 32>(memory->x[warp], memory->number[warp], lane);
         __syncwarp();
         Strip<WIDTH1> h1;
         Strip<WIDTH2> h2;

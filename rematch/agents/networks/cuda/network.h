@@ -1,24 +1,27 @@
 /* The actor-critic network of one role: two hidden layers that policy and value share.
  *
  * A program is compiled for one network: OBS columns of observation, FOURIER octaves, WIDTH1 and WIDTH2 units, ACTIONS,
- * DISCRETE, RELU. Weights are floats in the order W1 [WIDTH1][INPUTS], b1, W2 [WIDTH2][WIDTH1], b2, head
- * [OUTPUTS][WIDTH2], its bias, log_std; the last row of the head is the value. A warp computes a strip of 16 rows; numbers
- * between the layers are bfloat16 and stay in its registers. Acting and learning use the same functions, so that a policy
- * has the same probabilities in both. The readable network is agents/networks/mlp.py; tests compare every row with it. */
+ * DISCRETE, RELU. A warp computes a strip of 16 rows; numbers between the layers are bfloat16 and stay in its registers.
+ * Acting and learning use the same functions, so that a policy has the same probabilities in both. The readable network is
+ * agents/networks/mlp.py; tests compare every row with it.
+ *
+ * Weights exist twice: as floats, which Adam changes, and as `Weights`, the bytes that a block copies to its shared memory.
+ * The order of the floats is W1, W2 (see MatrixPlace), b1, b2, head [OUTPUTS][WIDTH2], its bias, log_std; the last row of the
+ * head is the value. */
 #ifndef REMATCH_NETWORK_H
 #define REMATCH_NETWORK_H
 
 #include "warp.h"
 
 enum { STRIP = 16 }; /* rows of a warp */
-enum { FEATURES = OBS * (1 + 2 * FOURIER), INPUTS = (FEATURES + 15) / 16 * 16, PADDING = INPUTS - FEATURES, OUTPUTS = ACTIONS + 1 };
+enum { FEATURES = OBS * (1 + 2 * FOURIER), INPUTS = (FEATURES + 31) / 32 * 32, PADDING = INPUTS - FEATURES, OUTPUTS = ACTIONS + 1 };
 enum { HEADS = (OUTPUTS + 15) / 16 * 16 }; /* rows of the head, with padding */
 enum { X_STRIDE = INPUTS + 8, H1_STRIDE = WIDTH1 + 8, H2_STRIDE = WIDTH2 + 8, D_STRIDE = HEADS + 8 };
-enum { W1_AT = 0, B1_AT = W1_AT + WIDTH1 * INPUTS, W2_AT = B1_AT + WIDTH1, B2_AT = W2_AT + WIDTH2 * WIDTH1,
+enum { W1_AT = 0, W2_AT = W1_AT + WIDTH1 * INPUTS, B1_AT = W2_AT + WIDTH2 * WIDTH1, B2_AT = B1_AT + WIDTH1,
        HEAD_AT = B2_AT + WIDTH2, HEAD_BIAS_AT = HEAD_AT + OUTPUTS * WIDTH2, LOG_STD_AT = HEAD_BIAS_AT + OUTPUTS,
        WEIGHTS_END = LOG_STD_AT + (DISCRETE ? 0 : ACTIONS), WEIGHTS = (WEIGHTS_END + 3) / 4 * 4 };
 
-/* The weights of one network in shared memory. */
+/* The weights of one network as the layers read them. */
 typedef struct {
     half_float w1[WIDTH1 * X_STRIDE];    /* [unit][input] */
     half_float w2[WIDTH2 * H1_STRIDE];   /* [unit][input] */
@@ -29,41 +32,56 @@ typedef struct {
 /* A strip between two layers: in [j] columns 16 j to 16 j + 15, as the tensor cores take them as the left factor. */
 template <int UNITS> struct Strip { unsigned pair[UNITS / 16][4]; };
 
-DEVICE void store_halves(half_float *out, Four number) {
-    ((unsigned *)out)[0] = two_halves(number.x, number.y);
-    ((unsigned *)out)[1] = two_halves(number.z, number.w);
+/* The gradient of a matrix [ROWS][COLUMNS] is computed by 8 warps, two groups of rows and four sides of columns; a warp has
+ * tiles of 16 x 8. The floats of a matrix have the order [warp][tile][lane][4], so that a lane stores four at once: those of
+ * rows `row` and `row` + 8, columns `column` and the next. */
+typedef struct { int row, column; } MatrixPlace;
+
+template <int ROWS, int COLUMNS> DEVICE MatrixPlace matrix_place(int i) { /* i: a multiple of 4 */
+    enum { ROW_TILES = ROWS / 32, COLUMN_TILES = COLUMNS / 32, TILES = ROW_TILES * COLUMN_TILES };
+    const int lane = i % 128 / 4, tile = i / 128 % TILES, warp = i / 128 / TILES;
+    return {warp % 2 * (ROWS / 2) + tile / COLUMN_TILES * 16 + lane / 4, warp / 2 * (COLUMNS / 4) + tile % COLUMN_TILES * 8 + lane % 4 * 2};
 }
 
-/* Four weights from place i on (a multiple of 4) to their places in shared memory. */
+template <int ROWS, int COLUMNS> DEVICE void place_in_matrix(half_float *out, int stride, int i, Four number) {
+    const MatrixPlace place = matrix_place<ROWS, COLUMNS>(i);
+    unsigned *at = (unsigned *)(out + place.row * stride + place.column);
+    at[0] = two_halves(number.x, number.y);
+    at[4 * stride] = two_halves(number.z, number.w); /* 8 rows on; an unsigned holds two numbers */
+}
+
+/* Four floats from place i on (a multiple of 4) to their places in `Weights`. */
 DEVICE void place_weights(Weights *to, int i, Four number) {
+    if (i < W2_AT) return place_in_matrix<WIDTH1, INPUTS>(to->w1, X_STRIDE, i, number);
+    if (i < B1_AT) return place_in_matrix<WIDTH2, WIDTH1>(to->w2, H1_STRIDE, i - W2_AT, number);
     const float each[4] = {number.x, number.y, number.z, number.w};
-    if (i < B1_AT) store_halves(to->w1 + i / INPUTS * X_STRIDE + i % INPUTS, number);
-    else if (i < W2_AT) for (int n = 0; n < 4; n++) to->b1[i - B1_AT + n] = each[n];
-    else if (i < B2_AT) store_halves(to->w2 + (i - W2_AT) / WIDTH1 * H1_STRIDE + (i - W2_AT) % WIDTH1, number);
-    else if (i < HEAD_AT) for (int n = 0; n < 4; n++) to->b2[i - B2_AT + n] = each[n];
-    else if (i < HEAD_BIAS_AT) store_halves(to->head + (i - HEAD_AT) / WIDTH2 * H2_STRIDE + (i - HEAD_AT) % WIDTH2, number);
-    else
-        for (int n = 0; n < 4; n++) {
-            if (i + n < LOG_STD_AT) to->head_bias[i + n - HEAD_BIAS_AT] = each[n];
-            else if (i + n < WEIGHTS_END) to->log_std[i + n - LOG_STD_AT] = each[n];
-        }
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        const int at = i + n;
+        if (at < B2_AT) to->b1[at - B1_AT] = each[n];
+        else if (at < HEAD_AT) to->b2[at - B2_AT] = each[n];
+        else if (at < HEAD_BIAS_AT) to->head[(at - HEAD_AT) / WIDTH2 * H2_STRIDE + (at - HEAD_AT) % WIDTH2] = to_half(each[n]);
+        else if (at < LOG_STD_AT) to->head_bias[at - HEAD_BIAS_AT] = each[n];
+        else if (at < WEIGHTS_END) to->log_std[at - LOG_STD_AT] = each[n];
+    }
 }
 
-/* All weights into shared memory by COUNT threads; all loads start before the first one is used. */
-template <int COUNT> DEVICE void load_weights(Weights *to, const float *weights) {
-    enum { FOURS = WEIGHTS / 4, EACH = (FOURS + COUNT - 1) / COUNT };
+/* Copy `Weights` to shared memory by COUNT threads; all loads start before the first store. */
+template <int COUNT> DEVICE void load_weights(Weights *to, const Weights *from) {
+    enum { FOURS = sizeof(Weights) / 16, EACH = (FOURS + COUNT - 1) / COUNT };
     Four number[EACH];
 #pragma unroll
     for (int n = 0; n < EACH; n++)
-        if ((int)threadIdx.x + n * COUNT < FOURS) number[n] = load_four(weights + 4 * (threadIdx.x + n * COUNT));
+        if ((int)threadIdx.x + n * COUNT < FOURS) number[n] = load_four((const float *)from + 4 * (threadIdx.x + n * COUNT));
 #pragma unroll
     for (int n = 0; n < EACH; n++)
-        if ((int)threadIdx.x + n * COUNT < FOURS) place_weights(to, 4 * (threadIdx.x + n * COUNT), number[n]);
+        if ((int)threadIdx.x + n * COUNT < FOURS) store_four((float *)to + 4 * (threadIdx.x + n * COUNT), number[n]);
 }
 
-/* The rows of the head that are padding. */
-template <int COUNT> DEVICE void clear_padding(Weights *to) {
-    for (int i = threadIdx.x; i < (HEADS - OUTPUTS) * WIDTH2; i += COUNT) to->head[(OUTPUTS + i / WIDTH2) * H2_STRIDE + i % WIDTH2] = 0;
+/* The `Weights` of several networks from their floats [.][WEIGHTS]; what is padding must be zero. grid (blocks, networks). */
+extern "C" __global__ void pack(const float *weights, Weights *to) {
+    for (int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x); i < WEIGHTS; i += 4 * gridDim.x * blockDim.x)
+        place_weights(to + blockIdx.y, i, load_four(weights + (long long)blockIdx.y * WEIGHTS + i));
 }
 
 /* sin(pi x) on [-1/2, 1/2], as in fused.h. */
@@ -89,25 +107,24 @@ DEVICE void write_inputs(half_float *x, float number) {
     }
 }
 
-/* Inputs of LINES rows into x [LINES][X_STRIDE], by COUNT threads of which this one has number `thread`: rows of
- * observations [.][OBS]; a row below 0 has zeros. All loads start before the first number is used. */
-template <int LINES, int COUNT> DEVICE void load_inputs(half_float *x, const int *rows, const float *obs, int thread) {
-    enum { EACH = (LINES * OBS + COUNT - 1) / COUNT, BATCH = EACH < 12 ? EACH : 12 };
-    for (int from = 0; from < EACH; from += BATCH) {
-        float number[BATCH];
-#pragma unroll
-        for (int n = 0; n < BATCH; n++) {
-            const int i = thread + (from + n) * COUNT, row = i < LINES * OBS ? rows[i / OBS] : -1;
-            number[n] = row < 0 ? 0.0f : load_constant(obs + (long long)row * OBS + i % OBS);
-        }
-#pragma unroll
-        for (int n = 0; n < BATCH; n++) {
-            const int i = thread + (from + n) * COUNT;
-            if (i < LINES * OBS) write_inputs(x + i / OBS * X_STRIDE + i % OBS, number[n]);
-        }
-    }
+/* Inputs of LINES rows into x [LINES][X_STRIDE] from their numbers [LINES][OBS], by COUNT threads of which this one has
+ * number `thread`. */
+template <int LINES, int COUNT> DEVICE void write_strip_inputs(half_float *x, const float *number, int thread) {
+#pragma unroll 2
+    for (int i = thread; i < LINES * OBS; i += COUNT) write_inputs(x + i / OBS * X_STRIDE + i % OBS, number[i]);
+#pragma unroll 1
     for (int i = thread; i < LINES * PADDING; i += COUNT)
         x[i / (PADDING ? PADDING : 1) * X_STRIDE + FEATURES + i % (PADDING ? PADDING : 1)] = 0;
+}
+
+/* Start the copies of the numbers of LINES rows of observations [.][OBS]; a row below 0 has zeros. */
+template <int LINES, int COUNT> DEVICE void copy_numbers(float *number, const int *rows, const float *obs, int thread) {
+#pragma unroll 2
+    for (int i = thread; i < LINES * OBS; i += COUNT) {
+        const int row = rows[i / OBS];
+        if (row < 0) number[i] = 0.0f;
+        else copy_ahead(number + i, obs + (long long)row * OBS + i % OBS);
+    }
 }
 
 DEVICE float activation(float x) { return RELU ? fmaxf(x, 0.0f) : tanh_near(x); }

@@ -11,8 +11,9 @@
 typedef struct {
     Weights weights; /* first: its matrices are aligned to 16 bytes */
     Tile tile;
-    RowData data[2];          /* of this tile and of the next */
-    int row[3][TILE];         /* of this tile, of the next and of the one after it */
+    float number[TILE * OBS]; /* observations of the next tile */
+    RowData data[3];          /* of this tile, of the next and of the one after it */
+    int row[3][TILE];
     rm_quad order_key[2];     /* of this epoch and of the next */
     float rate, unbias, log_std[STRIP_WARPS][ACTIONS];
     double warp_sum[THREADS / 32], total[2];
@@ -49,7 +50,8 @@ DEVICE unsigned permuted(unsigned i, unsigned count, int half_bits, rm_quad key)
 /* --- sums in a fixed order --------------------------------------------------------------------------- */
 
 /* The sum over all threads of a block, in thread 0. */
-DEVICE double block_sum(UpdateMemory *memory, double x) {
+NOT_INLINED double block_sum(UpdateMemory *memory, double x) {
+#pragma unroll 1
     for (int step = 16; step; step >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
     if ((threadIdx.x & 31) == 0) memory->warp_sum[threadIdx.x >> 5] = x;
     __syncthreads();
@@ -72,17 +74,29 @@ DEVICE void wait_for_blocks(unsigned *barrier, unsigned *target) {
 
 /* --- one minibatch --------------------------------------------------------------------------------------- */
 
-template <int M, int N, class Sums>
-DEVICE void store_matrix(float *out, int rows, int columns, int row, int column, const Sums &sum) {
-    const int lane = threadIdx.x & 31;
+/* The sums of this warp, in the order of the floats; warp: from 0 to 7. */
+template <int M, int N> DEVICE void store_matrix(float *out, int warp, const Sums *sums) {
+    float *at = out + warp * (M * N * 128) + (threadIdx.x & 31) * 4;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int n = 0; n < N; n++) {
+            const float *sum = sums->matrix[m][n];
+            store_four(at + (m * N + n) * 128, {sum[0], sum[1], sum[2], sum[3]});
+        }
+}
+
+/* The sums of the head, [OUTPUTS][WIDTH2]. */
+DEVICE void store_head(float *out, int column, const Sums *sums) {
+    const int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int m = 0; m < HEADS / 16; m++)
+#pragma unroll
+        for (int n = 0; n < HEAD_TILES; n++)
 #pragma unroll
             for (int part = 0; part < 2; part++) {
-                int line = row + 16 * m + 8 * part + lane / 4;
-                if (line < rows) store_pair(out + line * columns + column + 8 * n + 2 * (lane % 4), sum[m][n][2 * part], sum[m][n][2 * part + 1]);
+                const int line = 16 * m + 8 * part + lane / 4;
+                if (line < OUTPUTS) store_pair(out + line * WIDTH2 + column + 8 * n + 2 * (lane % 4), sums->head[m][n][2 * part], sums->head[m][n][2 * part + 1]);
             }
 }
 
@@ -103,11 +117,11 @@ DEVICE float store_sums(const UpdateArguments *u, UpdateMemory *memory, Sums *su
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, group = warp & 1, side = (warp & 7) >> 1;
     float *out = u->partial + (long long)blockIdx.x * WEIGHTS;
     if (warp < 8) {
-        store_matrix<W1_ROWS, W1_TILES>(out + W1_AT, WIDTH1, INPUTS, group * (WIDTH1 / 2), w1_column(side), sums->matrix);
+        store_matrix<W1_ROWS, W1_TILES>(out + W1_AT, warp, sums);
         if (side == 0) store_row_sums<W1_ROWS>(out + B1_AT, WIDTH1, group * (WIDTH1 / 2), sums->bias);
     } else {
-        store_matrix<W2_ROWS, W2_TILES>(out + W2_AT, WIDTH2, WIDTH1, group * (WIDTH2 / 2), side * 8 * W2_TILES, sums->matrix);
-        store_matrix<HEADS / 16, HEAD_TILES>(out + HEAD_AT, OUTPUTS, WIDTH2, 0, (warp - 8) * 8 * HEAD_TILES, sums->head);
+        store_matrix<W2_ROWS, W2_TILES>(out + W2_AT, warp - 8, sums);
+        store_head(out + HEAD_AT, (warp - 8) * 8 * HEAD_TILES, sums);
         if (side == 0) store_row_sums<W2_ROWS>(out + B2_AT, WIDTH2, group * (WIDTH2 / 2), sums->bias);
         if (warp == 15) store_row_sums<HEADS / 16>(out + HEAD_BIAS_AT, OUTPUTS, 0, sums->bias);
     }
@@ -165,49 +179,48 @@ DEVICE int row_at(const UpdateArguments *u, const UpdateMemory *memory, int coun
     return place < work.size ? load_constant(u->index + permuted(work.at + place, count, half_bits, memory->order_key[work.epoch & 1])) : -1;
 }
 
-/* The data of one row for the loss; all loads start before the first store. */
-DEVICE void load_row_data(const UpdateArguments *u, RowData *data, int line, long long row) {
-    const float *logp = u->logp, *advantage = u->advantage, *target = u->target, *value = u->value;
-    const float first = load_constant(logp + row), second = load_constant(advantage + row), third = load_constant(target + row),
-                fourth = load_constant(value + row);
-    enum { BATCH = ACTIONS < 4 ? ACTIONS : 4 };
-    for (int from = 0; from < ACTIONS; from += BATCH) {
-        float action[BATCH], magnet[BATCH];
-#pragma unroll
-        for (int a = 0; a < BATCH; a++) {
-            const long long at = row * ACTIONS + from + a;
-            if (!DISCRETE && from + a < ACTIONS) action[a] = load_constant(u->action + at);
-            if (u->magnet && from + a < ACTIONS) magnet[a] = load_constant(u->magnet + at);
-        }
-#pragma unroll
-        for (int a = 0; a < BATCH; a++) {
-            if (!DISCRETE && from + a < ACTIONS) data->action[line * ACTIONS + from + a] = action[a];
-            if (u->magnet && from + a < ACTIONS) data->magnet[line * ACTIONS + from + a] = magnet[a];
-        }
+enum { LOADERS = 32 * OTHER_WARPS }; /* threads without a strip */
+
+/* Start the copies of a tile's observations and of the data of its rows. */
+DEVICE void copy_rows(const UpdateArguments *u, UpdateMemory *memory, const int *rows, RowData *data, int thread) {
+    copy_numbers<TILE, LOADERS>(memory->number, rows, u->obs, thread);
+#pragma unroll 1
+    for (int i = thread; i < 2 * TILE; i += LOADERS) { /* two threads a row, in different warps */
+        const int line = i % TILE;
+        const long long row = rows[line];
+        if (row < 0) continue;
+        if (i < TILE) {
+            copy_ahead(data->logp + line, u->logp + row);
+            copy_ahead(data->advantage + line, u->advantage + row);
+            copy_ahead(data->target + line, u->target + row);
+            copy_ahead(data->value + line, u->value + row);
+            if (DISCRETE) copy_ahead(data->choice + line, u->choice + row);
+        } else
+            for (int a = 0; a < ACTIONS; a++) {
+                if (!DISCRETE) copy_ahead(data->action + line * ACTIONS + a, u->action + row * ACTIONS + a);
+                if (u->magnet) copy_ahead(data->magnet + line * ACTIONS + a, u->magnet + row * ACTIONS + a);
+            }
     }
-    if (DISCRETE) data->choice[line] = load_constant(u->choice + row);
-    data->logp[line] = first;
-    data->advantage[line] = second;
-    data->target[line] = third;
-    data->value[line] = fourth;
 }
 
-/* The inputs of the next tile and the data of its rows, and the rows of the tile after it; by the warps without a strip. */
-DEVICE void load_ahead(const UpdateArguments *u, UpdateMemory *memory, int turn, Work after_next, int count, int half_bits) {
-    enum { LOADERS = 32 * OTHER_WARPS };
-    const int thread = threadIdx.x - 32 * STRIP_WARPS, *rows = memory->row[(turn + 1) % 3];
-    load_inputs<TILE, LOADERS>(memory->tile.x[(turn + 1) & 1], rows, u->obs, thread);
-    for (int line = thread; line < TILE; line += LOADERS)
-        if (rows[line] >= 0) load_row_data(u, memory->data + ((turn + 1) & 1), line, rows[line]);
-    for (int line = LOADERS - 1 - thread; line < TILE; line += LOADERS) /* other warps than above, where there are enough */
-        memory->row[(turn + 2) % 3][line] = row_at(u, memory, count, half_bits, after_next, line);
+/* The inputs of the next tile, the rows of the tile after it, and the start of that tile's copies; by the loaders. */
+NOT_INLINED void load_ahead(const UpdateArguments *u, UpdateMemory *memory, int turn, Work after_next, int count, int half_bits) {
+    const int thread = threadIdx.x - 32 * STRIP_WARPS;
+    int *rows = memory->row[(turn + 2) % 3];
+    wait_for_copies();
+    partial_barrier(LOADERS);
+    write_strip_inputs<TILE, LOADERS>(memory->tile.x[(turn + 1) & 1], memory->number, thread);
+#pragma unroll 1
+    for (int line = thread; line < TILE; line += LOADERS) rows[line] = row_at(u, memory, count, half_bits, after_next, line);
+    partial_barrier(LOADERS);
+    copy_rows(u, memory, rows, memory->data + (turn + 2) % 3, thread);
 }
 
 /* Compute a tile, the `turn`-th of this block; meanwhile load the next one. */
 DEVICE void compute_tile(const UpdateArguments *u, UpdateMemory *memory, int turn, Work work, Work after_next, int count, int half_bits, Sums *sums, float *stat) {
     __syncthreads(); /* its inputs are there, and the tile before it is done */
     if (threadIdx.x < 32 * STRIP_WARPS)
-        learn_strip(u, &memory->weights, &memory->tile, turn, memory->data + (turn & 1), memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
+        learn_strip(u, &memory->weights, &memory->tile, turn, memory->data + turn % 3, memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
     else load_ahead(u, memory, turn, after_next, count, half_bits);
     __syncthreads();
     add_gradients(&memory->tile, turn, sums);
@@ -242,8 +255,7 @@ DEVICE void add_partials(const UpdateArguments *u, UpdateMemory *memory, int til
         }
         sum.x = add_over_adders(sum.x), sum.y = add_over_adders(sum.y), sum.z = add_over_adders(sum.z), sum.w = add_over_adders(sum.w);
         if (i < to && adder == 0) { /* only these threads read or write these columns */
-            store_pair(u->partial + 4 * i, sum.x, sum.y);
-            store_pair(u->partial + 4 * i + 2, sum.z, sum.w);
+            store_four(u->partial + 4 * i, sum);
             squares += (double)sum.x * sum.x + (double)sum.y * sum.y + (double)sum.z * sum.z + (double)sum.w * sum.w;
         }
     }
@@ -271,16 +283,29 @@ DEVICE void add_block_sums(const UpdateArguments *u, UpdateMemory *memory) {
     __syncthreads();
 }
 
-/* Adam (Kingma and Ba 2015, algorithm 1) on this block's share; log_std stays within its bounds. */
+/* Adam (Kingma and Ba 2015, algorithm 1) of one weight. */
+DEVICE float adam(const UpdateArguments *u, const UpdateMemory *memory, int i, float g, float w, float *first, float *second) {
+    *first += 0.1f * (g - *first);
+    *second += 0.001f * (g * g - *second);
+    w -= memory->rate * *first / (sqrtf(*second * memory->unbias) + 1e-5f);
+    return i >= LOG_STD_AT ? fminf(fmaxf(w, u->log_std_low), u->log_std_high) : w;
+}
+
+/* The step of this block's share; log_std stays within its bounds. */
 DEVICE void adam_step(const UpdateArguments *u, const UpdateMemory *memory, float scale) {
-    for (int i = 4 * share_start(blockIdx.x) + threadIdx.x; i < 4 * share_start(blockIdx.x + 1); i += THREADS) {
-        float g = u->partial[i] * scale;
-        float m = u->first[i] + 0.1f * (g - u->first[i]), v = u->second[i] + 0.001f * (g * g - u->second[i]);
-        float w = u->weights[i] - memory->rate * m / (sqrtf(v * memory->unbias) + 1e-5f);
-        u->first[i] = m;
-        u->second[i] = v;
-        if (i >= LOG_STD_AT) w = fminf(fmaxf(w, u->log_std_low), u->log_std_high);
-        u->weights[i] = w;
+#pragma unroll 1
+    for (int four = share_start(blockIdx.x) + threadIdx.x; four < share_start(blockIdx.x + 1); four += THREADS) {
+        const int i = 4 * four;
+        const Four g = load_four(u->partial + i);
+        Four w = load_four(u->weights + i), first = load_four(u->first + i), second = load_four(u->second + i);
+        w.x = adam(u, memory, i, g.x * scale, w.x, &first.x, &second.x);
+        w.y = adam(u, memory, i + 1, g.y * scale, w.y, &first.y, &second.y);
+        w.z = adam(u, memory, i + 2, g.z * scale, w.z, &first.z, &second.z);
+        w.w = adam(u, memory, i + 3, g.w * scale, w.w, &first.w, &second.w);
+        store_four(u->weights + i, w);
+        store_four(u->first + i, first);
+        store_four(u->second + i, second);
+        place_weights(u->packed, i, w);
     }
 }
 
@@ -303,14 +328,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
     Work next = next_work(u, count, work);
     set_order_keys(u, memory, 0);
     wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
-    clear_padding<THREADS>(&memory->weights);
     if (threadIdx.x < TILE) memory->row[0][threadIdx.x] = row_at(u, memory, count, half_bits, work, threadIdx.x);
     __syncthreads();
-    if (threadIdx.x >= 32 * STRIP_WARPS) load_ahead(u, memory, -1, next, count, half_bits);
+    if (threadIdx.x >= 32 * STRIP_WARPS) {
+        copy_rows(u, memory, memory->row[0], memory->data, threadIdx.x - 32 * STRIP_WARPS);
+        load_ahead(u, memory, -1, next, count, half_bits);
+    }
     for (int turn = 0; work.size > 0;) {
         const Work minibatch = work;
         Sums sums = {};
-        load_weights<THREADS>(&memory->weights, u->weights);
+        load_weights<THREADS>(&memory->weights, u->packed);
         do { /* a block without a tile computes one without rows */
             const Work after_next = next_work(u, count, next);
             compute_tile(u, memory, turn++, work, after_next, count, half_bits, &sums, stat);
@@ -320,29 +347,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
         const float kl_of_block = store_sums(u, memory, &sums);
         wait_for_blocks(u->barrier, &arrivals);
         add_partials(u, memory, (minibatch.size + TILE - 1) / TILE, kl_of_block);
+        if (threadIdx.x == THREADS - 32) {
+            memory->decay1 *= 0.9;
+            memory->decay2 *= 0.999;
+            memory->rate = (float)(u->lr / (1.0 - memory->decay1));
+            memory->unbias = (float)(1.0 / (1.0 - memory->decay2));
+        }
         wait_for_blocks(u->barrier, &arrivals);
         add_block_sums(u, memory);
-        const double norm = sqrt(memory->total[0]), kl = memory->total[1] / minibatch.size;
-        const double scale = u->max_norm > 0.0f && norm > u->max_norm ? u->max_norm / norm : 1.0;
-        if (!(norm < 1e30)) {
+        const float norm = sqrtf((float)memory->total[0]), kl = (float)memory->total[1] / (float)minibatch.size;
+        const float scale = u->max_norm > 0.0f && norm > u->max_norm ? u->max_norm / norm : 1.0f;
+        if (!(norm < 1e18f)) { /* its square is a float */
             if (threadIdx.x == 0) *u->failed = BAD_GRADIENT;
             return; /* all blocks of the role do */
         }
         updates++;
         if (threadIdx.x == 0) {
-            memory->decay1 *= 0.9;
-            memory->decay2 *= 0.999;
-            memory->rate = (float)(u->lr / (1.0 - memory->decay1));
-            memory->unbias = (float)(1.0 / (1.0 - memory->decay2));
             memory->norms += norm;
             memory->clipped_norms += norm * scale;
             memory->kl_sum += kl;
         }
-        __syncthreads();
-        adam_step(u, memory, (float)scale);
+        adam_step(u, memory, scale);
         wait_for_blocks(u->barrier, &arrivals);
-        if (u->target_kl > 0.0f && kl > 1.5 * (double)u->target_kl) break;
+        if (u->target_kl > 0.0f && kl > 1.5f * u->target_kl) break;
     }
+#pragma unroll
     for (int s = 0; s <= STAT_MAGNET; s++) {
         double total = block_sum(memory, stat[s]);
         if (threadIdx.x == 0) u->stats[(long long)blockIdx.x * STATS + s] = total;

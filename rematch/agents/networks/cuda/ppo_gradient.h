@@ -11,12 +11,13 @@ enum { STAT_POLICY, STAT_VALUE, STAT_ENTROPY, STAT_KL, STAT_CLIPPED, STAT_MAGNET
 enum { BAD_GRADIENT = 1 }; /* values of `failed` */
 enum { THREADS = 512, STRIP_WARPS = TILE / STRIP, OTHER_WARPS = THREADS / 32 - STRIP_WARPS };
 /* The gradients of both matrices are shared by 8 warps each: two groups of rows, four sides of columns. */
-enum { W1_ROWS = WIDTH1 / 32, W1_TILES = (INPUTS / 8 + 3) / 4, W2_ROWS = WIDTH2 / 32, W2_TILES = WIDTH1 / 8 / 4 };
+enum { W1_ROWS = WIDTH1 / 32, W1_TILES = INPUTS / 32, W2_ROWS = WIDTH2 / 32, W2_TILES = WIDTH1 / 32 };
 enum { ROW_TILES = W1_ROWS > W2_ROWS ? W1_ROWS : W2_ROWS, COLUMN_TILES = W1_TILES > W2_TILES ? W1_TILES : W2_TILES };
 enum { BIASES = ROW_TILES > HEADS / 16 ? ROW_TILES : HEADS / 16, HEAD_TILES = WIDTH2 / 64 };
 
 typedef struct {
     float *weights, *first, *second; /* [WEIGHTS] and Adam's moments */
+    Weights *packed;                 /* of `weights` */
     float *partial;                  /* [blocks][WEIGHTS] sums of each block */
     double *block_sums;              /* [blocks][2] squares of a share of the gradient; KL divergence of a minibatch */
     double *stats;                   /* [blocks][STATS] sums over minibatches */
@@ -215,15 +216,10 @@ DEVICE void learn_strip(const UpdateArguments *u, const Weights *weights, Tile *
 
 /* --- gradients of the weights, all warps ------------------------------------------------------------------ */
 
-DEVICE int w1_column(int side) { /* the last side shares columns with the one before it */
-    const int column = side * 8 * W1_TILES, last = INPUTS - 8 * W1_TILES;
-    return column < last ? column : last;
-}
-
 DEVICE void add_gradients(const Tile *tile, int turn, Sums *sums) {
     const int warp = threadIdx.x >> 5, group = warp & 1, side = (warp & 7) >> 1;
     if (warp < 8) {
-        multiply_transposed<W1_ROWS, W1_TILES, TILE>(sums->matrix, tile->d1, H1_STRIDE, group * (WIDTH1 / 2), tile->x[turn & 1], X_STRIDE, w1_column(side), side == 0,
+        multiply_transposed<W1_ROWS, W1_TILES, TILE>(sums->matrix, tile->d1, H1_STRIDE, group * (WIDTH1 / 2), tile->x[turn & 1], X_STRIDE, side * 8 * W1_TILES, side == 0,
                                                      sums->bias);
         return;
     }

@@ -36,7 +36,18 @@ DEVICE float load_fresh(const float *p) { return __ldcg(p); }
 DEVICE double load_fresh(const double *p) { return __ldcg(p); }
 typedef float4 Four;
 DEVICE Four load_four(const float *p) { return __ldcg((const float4 *)p); } /* aligned to 16 bytes */
+DEVICE void store_four(float *p, Four four) { *(float4 *)p = four; }
 DEVICE void store_pair(float *p, float first, float second) { *(float2 *)p = make_float2(first, second); } /* to 8 bytes */
+
+/* Copy a number from global to shared memory without waiting; `wait_for_copies` waits for all copies of this thread. */
+template <class T> DEVICE void copy_ahead(T *shared, const T *global) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" : : "r"((unsigned)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
+}
+DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+
+/* A barrier of `count` threads of a block: always the same ones. */
+DEVICE void partial_barrier(int count) { asm volatile("bar.sync 1, %0;" : : "r"(count) : "memory"); }
+#define NOT_INLINED static __device__ __noinline__
 
 /* Wait until `target` threads have arrived; then what they wrote before is visible. */
 DEVICE void arrive_and_wait(unsigned *counter, unsigned target) {

@@ -8,6 +8,7 @@ act (agents/networks/cuda/act.h), and one kernel lets the scripted players act a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 from rematch.core import rng
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Role
-from rematch.core.system.cuda import record_graph
+from rematch.core.system.cuda import record_graph, side_by_side
 from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating, Seating
@@ -173,12 +174,10 @@ class CudaCollector:
         rollout.acting_tensor[0].copy_(world.acting)
         self._join_fields(0)
         for t in range(last):
-            for acting in self.acting:
-                acting.act(t, self.first_step)
+            side_by_side([partial(acting.act, t, self.first_step) for acting in self.acting])
             self.step_games(t)
             self._join_written_fields(t + 1)
-        for acting in self.acting:
-            acting.act(last, self.first_step, only_values=True)
+        side_by_side([partial(acting.act, last, self.first_step, only_values=True) for acting in self.acting])
         world.started.copy_(rollout.ended_tensor[-1] != 0)
         world.slots.copy_(rollout.slot_tensor[last])
         world.acting.copy_(rollout.acting_tensor[last])

@@ -6,6 +6,7 @@ extern "C" void run_act(const ActArguments *arguments, int blocks, int t, const 
     launch({blocks, 1}, ACT_THREADS, sizeof(ActMemory), [=] { act(arguments, t, first_step, only_values); });
 }
 extern "C" void run_update(const UpdateArguments *arguments, int blocks) {
+    launch_independent({blocks, 1}, 64, [=] { shuffle(arguments); });
     launch({blocks, 1}, THREADS, sizeof(UpdateMemory), [=] { update(arguments); });
 }
 extern "C" void run_advantages(const AdvantageArguments *arguments, int blocks) {

@@ -71,7 +71,7 @@ class CudaPpo(Ppo):
         self.rollout: CudaRolloutBuffer | None = None  # that the graph reads
         self.kernels = {
             name: network_kernel(name, policy.role, policy.config, name == "update")
-            for name in ("act", "advantages", "update")
+            for name in ("act", "advantages", "shuffle", "update")
         }
         self.pack = Packing(self.weights, policy.role, policy.config)
         self.pack_magnet = Packing(self.magnet_tensor, policy.role, policy.config)
@@ -174,6 +174,7 @@ class CudaPpo(Ppo):
         self.counters[0:1].zero_()
         self.counters[2:3].zero_()
         self.stats.zero_()
+        self.kernels["shuffle"]((4 * self.blocks, 1), 256, self.arguments)
         self.kernels["update"]((self.blocks, 1), THREADS, self.arguments)
         if self.config.magnet_weight > 0:
             self.magnet_tensor += (1 - self.config.magnet_decay) * (self.weights - self.magnet_tensor)
@@ -276,13 +277,14 @@ class CudaPpo(Ppo):
     def _update_arguments(self, track: CudaRoleRollout) -> NDArray[Any]:
         """The struct of the update kernel; iteration, lr and entropy_weight change with every update."""
         c, network = self.config, self.policy.config
-        discrete = self.policy.role.actions.kind == "discrete"
+        discrete, capacity = self.policy.role.actions.kind == "discrete", self.buffers["counts"].numel()
         tensors = {"weights": self.weights, "first": self.first, "second": self.second,
                    "packed": self.pack.packed, "partial": self.partial,
                    "block_sums": self.block_sums, "stats": self.stats, "obs": track.obs_tensor,
                    "choice" if discrete else "action": track.action_tensor, "logp": track.logp_tensor,
                    "advantage": self.buffers["advantage"], "target": self.buffers["target"],
                    "value": track.value_tensor, "index": self._index(), "count": self.count,
+                   "order": self._buffer("order", (c.epochs, capacity), torch.int32),
                    "scaling": self.scaling, "barrier": self.counters[0:1], "updates": self.counters[1:2],
                    "failed": self.counters[2:3]}  # fmt: skip
         if track.mask_tensor is not None:
@@ -295,6 +297,7 @@ class CudaPpo(Ppo):
             "key": rng.key(self.seed, rng.SHUFFLE),
             "epochs": c.epochs,
             "minibatch": c.minibatch_size,
+            "capacity": capacity,
             "clip": c.clip,
             "value_clip": c.value_clip,
             "value_weight": c.value_weight,

@@ -98,6 +98,7 @@ def network_kernel(name: str, role: Role, config: Any, cooperative: bool = False
         "act": networks.act_bytes(role, config),
         "advantages": 0,
         "pack": 0,
+        "shuffle": 0,
         "update": networks.update_bytes(role, config, networks.tile_rows(role, config)),
     }
     program = _program(tuple(sorted(networks.macros(role, config).items())))

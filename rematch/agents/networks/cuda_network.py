@@ -48,9 +48,9 @@ ADVANTAGES = _struct("""
     reward_seats:i4 reward_first:i4 steps:i4 gamma:f4 gamma_lambda:f4""")
 UPDATE = _struct("""
     weights first second packed partial block_sums stats obs action choice mask logp advantage target value
-    magnet magnet_log_std index count scaling barrier updates failed key:u8 iteration:i4 epochs:i4
-    minibatch:i4 lr:f4 clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4 max_norm:f4
-    target_kl:f4 log_std_low:f4 log_std_high:f4""")
+    magnet magnet_log_std index count order scaling barrier updates failed key:u8 iteration:i4 epochs:i4
+    minibatch:i4 capacity:i4 lr:f4 clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4
+    max_norm:f4 target_kl:f4 log_std_low:f4 log_std_high:f4""")
 
 
 def cannot_compute(role: Role, config: NetworkConfig) -> str:
@@ -104,7 +104,7 @@ def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
     halves = 2 * (inputs(role, config) + 8) + 2 * sum(width + 8 for width in config.hidden)
     halves += _up(outputs, 16) + 8
     numbers = outputs + role.size + 3 * (2 * actions + 6)  # and the data and rows of three tiles
-    rest = 4 * (10 + 8 * actions) + 8 * 25 + 64
+    rest = UPDATE.itemsize + 4 * (2 + 9 * actions) + 8 * 27 + 64
     return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + rest
 
 

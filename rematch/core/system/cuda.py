@@ -103,6 +103,23 @@ def record_graph(play: Callable[[], None], stream: Any = None) -> Any:
         return graph
 
 
+def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
+    """Launch what these functions launch so that the GPU can compute it at the same time."""
+    import torch
+
+    main, streams = torch.cuda.current_stream(), []
+    for call in calls[1:]:
+        stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(main)
+        with torch.cuda.stream(stream):
+            call()
+        streams.append(stream)
+    for call in calls[:1]:
+        call()
+    for stream in streams:
+        main.wait_stream(stream)
+
+
 class Program:
     """A CUDA program: a file, and the macros that it is compiled with."""
 

@@ -163,10 +163,14 @@ def run_update(
         "scaling": np.array([chosen.mean(), 1 / (chosen.std() + 1e-8)]), "updates": np.zeros(1, np.int32),
         "failed": np.zeros(1, np.int32),
     }  # fmt: skip
+    epochs = int(numbers.get("epochs", 1))
+    arrays["order"] = np.full((epochs, len(index)), -1, np.int32)
+    numbers["capacity"] = len(index)
     arrays["packed"] = subject.kernels.pack(arrays["weights"][None])
     subject.kernels.update(arrays | KERNEL_NUMBERS | numbers, blocks)
     assert not arrays["failed"][0]
     assert np.array_equal(arrays["packed"], subject.kernels.pack(arrays["weights"][None]))
+    assert all(np.array_equal(np.sort(order), np.sort(index)) for order in arrays["order"])
     return arrays
 
 

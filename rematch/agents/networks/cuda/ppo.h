@@ -14,7 +14,9 @@ typedef struct {
     float number[TILE * OBS]; /* observations of the next tile */
     RowData data[3];          /* of this tile, of the next and of the one after it */
     int row[3][TILE];
-    rm_quad order_key[2];     /* of this epoch and of the next */
+    UpdateArguments arguments;
+    double scaling[2];
+    float magnet_log_std[ACTIONS];
     float rate, unbias, log_std[STRIP_WARPS][ACTIONS];
     double warp_sum[THREADS / 32], total[2];
     double norms, clipped_norms, kl_sum, decay1, decay2; /* of thread 0 */
@@ -31,20 +33,31 @@ DEVICE unsigned mix(unsigned x) {
     return x ^ (x >> 16);
 }
 
-/* A random permutation of 0 .. count - 1 without memory: four rounds of a Feistel network on 2 half_bits bits, repeated
- * until the number is below `count` (Black and Rogaway 2002, "cycle walking"). */
-DEVICE unsigned permuted(unsigned i, unsigned count, int half_bits, rm_quad key) {
-    const unsigned low = (1u << half_bits) - 1u;
+/* A random permutation of 0 .. count - 1 without memory: four rounds of a Feistel network on `bits` bits, repeated until the
+ * number is below `count` (Black and Rogaway 2002, "cycle walking"). */
+DEVICE unsigned permuted(unsigned i, unsigned count, int bits, rm_quad key) {
     do {
-        unsigned left = i >> half_bits, right = i & low;
+        int low = bits - bits / 2; /* bits of the right part */
         for (int round = 0; round < 4; round++) {
-            unsigned next = left ^ (mix(right ^ key.w[round]) & low);
-            left = right;
-            right = next;
+            const unsigned left = i >> low, right = i & ((1u << low) - 1u);
+            low = bits - low;
+            i = right << low | (left ^ (mix(right ^ key.w[round]) & ((1u << low) - 1u)));
         }
-        i = left << half_bits | right;
     } while (i >= count);
     return i;
+}
+
+/* The rows to learn from in the order of every epoch: order [epochs][capacity]. */
+extern "C" __global__ void shuffle(const UpdateArguments *roles) {
+    const UpdateArguments *u = roles + blockIdx.y;
+    const int count = *u->count;
+    int bits = 2;
+    while (bits < 31 && 1 << bits < count) bits++;
+    for (int epoch = 0; epoch < u->epochs; epoch++) {
+        const rm_quad key = rm_philox(u->key, (uint32_t)epoch, (uint32_t)u->iteration, 17, 0);
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+            u->order[(long long)epoch * u->capacity + i] = u->index[permuted(i, count, bits, key)];
+    }
 }
 
 /* --- sums in a fixed order --------------------------------------------------------------------------- */
@@ -165,18 +178,10 @@ DEVICE Work next_work(const UpdateArguments *u, int count, Work work) {
     return work.tile * TILE < work.size ? work : next_minibatch(u, count, work);
 }
 
-/* The keys of the orders of an epoch and of the next one. */
-DEVICE void set_order_keys(const UpdateArguments *u, UpdateMemory *memory, int epoch) {
-    if (threadIdx.x < 2) {
-        uint32_t wanted = (uint32_t)(epoch + threadIdx.x);
-        memory->order_key[wanted & 1] = rm_philox(u->key, wanted, (uint32_t)u->iteration, 17, 0);
-    }
-}
-
 /* The row of the arrays at a place of a tile; -1: none. */
-DEVICE int row_at(const UpdateArguments *u, const UpdateMemory *memory, int count, int half_bits, Work work, int line) {
+DEVICE int row_at(const UpdateArguments *u, Work work, int line) {
     const int place = work.tile * TILE + line;
-    return place < work.size ? load_constant(u->index + permuted(work.at + place, count, half_bits, memory->order_key[work.epoch & 1])) : -1;
+    return place < work.size ? load_constant(u->order + (long long)work.epoch * u->capacity + work.at + place) : -1;
 }
 
 enum { LOADERS = 32 * OTHER_WARPS }; /* threads without a strip */
@@ -204,31 +209,31 @@ DEVICE void copy_rows(const UpdateArguments *u, UpdateMemory *memory, const int 
 }
 
 /* The inputs of the next tile, the rows of the tile after it, and the start of that tile's copies; by the loaders. */
-NOT_INLINED void load_ahead(const UpdateArguments *u, UpdateMemory *memory, int turn, Work after_next, int count, int half_bits) {
+NOT_INLINED void load_ahead(const UpdateArguments *u, UpdateMemory *memory, int turn, Work after_next) {
     const int thread = threadIdx.x - 32 * STRIP_WARPS;
     int *rows = memory->row[(turn + 2) % 3];
     wait_for_copies();
     partial_barrier(LOADERS);
     write_strip_inputs<TILE, LOADERS>(memory->tile.x[(turn + 1) & 1], memory->number, thread);
 #pragma unroll 1
-    for (int line = thread; line < TILE; line += LOADERS) rows[line] = row_at(u, memory, count, half_bits, after_next, line);
+    for (int line = thread; line < TILE; line += LOADERS) rows[line] = row_at(u, after_next, line);
     partial_barrier(LOADERS);
     copy_rows(u, memory, rows, memory->data + (turn + 2) % 3, thread);
 }
 
 /* Compute a tile, the `turn`-th of this block; meanwhile load the next one. */
-DEVICE void compute_tile(const UpdateArguments *u, UpdateMemory *memory, int turn, Work work, Work after_next, int count, int half_bits, Sums *sums, float *stat) {
+DEVICE void compute_tile(const UpdateArguments *u, UpdateMemory *memory, int turn, Work work, Work after_next, Sums *sums, float *stat) {
     __syncthreads(); /* its inputs are there, and the tile before it is done */
     if (threadIdx.x < 32 * STRIP_WARPS)
         learn_strip(u, &memory->weights, &memory->tile, turn, memory->data + turn % 3, memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
-    else load_ahead(u, memory, turn, after_next, count, half_bits);
+    else load_ahead(u, memory, turn, after_next);
     __syncthreads();
     add_gradients(&memory->tile, turn, sums);
 }
 
 /* --- the step of Adam ---------------------------------------------------------------------------------------- */
 
-enum { FOURS = WEIGHTS / 4, ADDERS = 8 }; /* weights are added four at a time, by eight threads */
+enum { FOURS = WEIGHTS / 4, ADDERS = 8, BATCH = 9 }; /* weights are added four at a time, by eight threads; loads of a batch start at once */
 
 /* The first four weights of a block's share, counted in fours. */
 DEVICE int share_start(int block) { return (int)((long long)FOURS * block / (int)gridDim.x); }
@@ -246,12 +251,15 @@ DEVICE void add_partials(const UpdateArguments *u, UpdateMemory *memory, int til
     for (int at = from; at < to; at += THREADS / ADDERS) {
         const int i = at + threadIdx.x / ADDERS;
         Four sum = {0.0f, 0.0f, 0.0f, 0.0f};
-        if (i < to) {
-#pragma unroll 9
-            for (int b = adder; b < used; b += ADDERS) {
-                const Four part = load_four(u->partial + (long long)b * WEIGHTS + 4 * i);
-                sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+        for (int first = adder; i < to && first < used; first += BATCH * ADDERS) {
+            Four part[BATCH];
+#pragma unroll
+            for (int n = 0; n < BATCH; n++) {
+                const int b = first + n * ADDERS;
+                part[n] = b < used ? load_four(u->partial + (long long)b * WEIGHTS + 4 * i) : Four{0.0f, 0.0f, 0.0f, 0.0f};
             }
+#pragma unroll
+            for (int n = 0; n < BATCH; n++) sum.x += part[n].x, sum.y += part[n].y, sum.z += part[n].z, sum.w += part[n].w;
         }
         sum.x = add_over_adders(sum.x), sum.y = add_over_adders(sum.y), sum.z = add_over_adders(sum.z), sum.w = add_over_adders(sum.w);
         if (i < to && adder == 0) { /* only these threads read or write these columns */
@@ -269,10 +277,15 @@ DEVICE void add_partials(const UpdateArguments *u, UpdateMemory *memory, int til
 /* totals of `block_sums`, the same in all blocks */
 DEVICE void add_block_sums(const UpdateArguments *u, UpdateMemory *memory) {
     if (threadIdx.x < 32) {
+        enum { EACH = 3 }; /* loads that start at once */
         double squares = 0.0, kl = 0.0;
-        for (int b = threadIdx.x; b < (int)gridDim.x; b += 32) {
-            squares += load_fresh(u->block_sums + 2 * b);
-            kl += load_fresh(u->block_sums + 2 * b + 1);
+        for (int first = threadIdx.x; first < (int)gridDim.x; first += 32 * EACH) {
+            double part[EACH][2];
+#pragma unroll
+            for (int n = 0; n < EACH; n++)
+                for (int s = 0; s < 2; s++) part[n][s] = first + 32 * n < (int)gridDim.x ? load_fresh(u->block_sums + 2 * (first + 32 * n) + s) : 0.0;
+#pragma unroll
+            for (int n = 0; n < EACH; n++) squares += part[n][0], kl += part[n][1];
         }
         for (int step = 16; step; step >>= 1) {
             squares += __shfl_xor_sync(0xFFFFFFFFu, squares, step);
@@ -313,26 +326,31 @@ DEVICE void adam_step(const UpdateArguments *u, const UpdateMemory *memory, floa
 extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArguments *roles) {
     SHARED_MEMORY;
     UpdateMemory *memory = (UpdateMemory *)shared_memory;
-    const UpdateArguments *u = roles + blockIdx.y;
+    const UpdateArguments *u = &memory->arguments; /* in shared memory, with the small arrays that the loss reads */
+    if (threadIdx.x == 0) {
+        memory->arguments = roles[blockIdx.y];
+        for (int i = 0; i < 2; i++) memory->scaling[i] = u->scaling[i];
+        for (int a = 0; a < ACTIONS && u->magnet_log_std; a++) memory->magnet_log_std[a] = u->magnet_log_std[a];
+        memory->arguments.scaling = memory->scaling;
+        memory->arguments.magnet_log_std = memory->magnet_log_std;
+        memory->norms = memory->clipped_norms = memory->kl_sum = 0.0;
+    }
+    __syncthreads();
     const int count = *u->count, before = *u->updates;
     unsigned arrivals = 0;
-    int updates = 0, half_bits = 1;
+    int updates = 0;
     float stat[STAT_MAGNET + 1] = {};
-    while ((1ull << (2 * half_bits)) < (unsigned long long)count) half_bits++;
     if (threadIdx.x == 0) {
         memory->decay1 = pow(0.9, (double)before);
         memory->decay2 = pow(0.999, (double)before);
-        memory->norms = memory->clipped_norms = memory->kl_sum = 0.0;
     }
     Work work = {0, 0, count > 0 && u->epochs > 0 ? minibatch_size(u, count, 0) : 0, (int)blockIdx.x};
     Work next = next_work(u, count, work);
-    set_order_keys(u, memory, 0);
+    if (threadIdx.x < TILE) memory->row[0][threadIdx.x] = row_at(u, work, threadIdx.x);
     wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
-    if (threadIdx.x < TILE) memory->row[0][threadIdx.x] = row_at(u, memory, count, half_bits, work, threadIdx.x);
-    __syncthreads();
     if (threadIdx.x >= 32 * STRIP_WARPS) {
         copy_rows(u, memory, memory->row[0], memory->data, threadIdx.x - 32 * STRIP_WARPS);
-        load_ahead(u, memory, -1, next, count, half_bits);
+        load_ahead(u, memory, -1, next);
     }
     for (int turn = 0; work.size > 0;) {
         const Work minibatch = work;
@@ -340,8 +358,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
         load_weights<THREADS>(&memory->weights, u->packed);
         do { /* a block without a tile computes one without rows */
             const Work after_next = next_work(u, count, next);
-            compute_tile(u, memory, turn++, work, after_next, count, half_bits, &sums, stat);
-            if (after_next.epoch != next.epoch) set_order_keys(u, memory, after_next.epoch);
+            compute_tile(u, memory, turn++, work, after_next, &sums, stat);
             work = next, next = after_next;
         } while (work.at == minibatch.at && work.epoch == minibatch.epoch && work.size > 0);
         const float kl_of_block = store_sums(u, memory, &sums);

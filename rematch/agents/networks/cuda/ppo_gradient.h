@@ -30,11 +30,12 @@ typedef struct {
     const float *magnet_log_std;     /* [ACTIONS] */
     const int32_t *index;            /* [count] rows that are learned from */
     const int32_t *count;
+    int32_t *order;                  /* [epochs][capacity] those rows in the order of each epoch */
     const double *scaling;           /* mean and 1 / (deviation + 1e-8) of the advantages of those rows */
     unsigned *barrier;
     int32_t *updates, *failed;       /* steps of Adam so far */
     uint64_t key;                    /* of the order of rows */
-    int32_t iteration, epochs, minibatch;
+    int32_t iteration, epochs, minibatch, capacity;
     float lr, clip, value_clip, value_weight, entropy_weight, magnet_weight, max_norm, target_kl, log_std_low, log_std_high;
 } UpdateArguments;
 

@@ -49,6 +49,7 @@ class CudaRoleRollout(HostCopies, RoleRollout):
         self.reward_terms: dict[str, RewardTerm] = {}
         self.obs_tensor = torch.zeros((*after, role.size), device=DEVICE)
         self.mask_tensor: Tensor | None = None
+        self.input_tensor: Tensor | None = None
         shape = (steps, games, k) if discrete else (steps, games, k, size)
         self.action_tensor = torch.zeros(
             shape, dtype=torch.int32 if discrete else torch.float32, device=DEVICE
@@ -69,6 +70,12 @@ class CudaRoleRollout(HostCopies, RoleRollout):
             "last_value": lambda: self.value_tensor[steps],
             "last_acting": lambda: shared.acting_tensor[steps, :, seats],
         }  # fmt: skip
+
+    def store_inputs(self, size: int) -> Tensor:
+        """[T, N, k, size] what the first layer read, where the learner decided; for learning."""
+        shape = (*self.logp_tensor[1:].shape, size)
+        self.input_tensor = torch.zeros(shape, dtype=torch.bfloat16, device=DEVICE)
+        return self.input_tensor
 
     def add_mask(self) -> None:
         """The world masks actions."""

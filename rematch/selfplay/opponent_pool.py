@@ -252,14 +252,17 @@ class OpponentPool:
 
         `names` of the players that were in the slots; a slot may have another opponent by now.
         """
+        count = len(self.slot_names) + len(self.bots)
+        games = np.bincount(slot, minlength=count)
+        score = np.bincount(slot, weights=1.0 - lost, minlength=count)
+        played = [(s, name) for s, name in enumerate(names[:count]) if s and games[s]]
         for opponent in [*self.snapshots, *self.bots]:
             opponent.games *= DECAY
             opponent.score *= DECAY
-            for s, name in enumerate(names[: len(self.slot_names) + len(self.bots)]):
-                if s and name == opponent.name:
-                    in_slot = slot == s
-                    opponent.games += float(in_slot.sum())
-                    opponent.score += float((1.0 - lost[in_slot]).sum())
+            for s, name in played:
+                if name == opponent.name:
+                    opponent.games += float(games[s])
+                    opponent.score += float(score[s])
 
     def state_dict(self) -> Tree:
         return {

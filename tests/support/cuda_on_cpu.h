@@ -27,7 +27,7 @@ struct Group { int waiting = 0, round = 0, alive = 0; };
 struct Warp : Group { uint64_t lane[32][8]; };
 struct Block : Group {
     Index index;
-    Group part; /* of partial_barrier */
+    Group pair[16]; /* of pair_barrier */
     unsigned char *shared;
     std::vector<Warp> warps;
 };
@@ -63,9 +63,9 @@ static void wait_for_group(Group *group) {
 static void __syncthreads() { wait_for_group(current->block); }
 static void __threadfence() {}
 #define NOT_INLINED static
-static void partial_barrier(int count) {
-    current->block->part.alive = count;
-    wait_for_group(&current->block->part);
+static void pair_barrier(int pair) {
+    current->block->pair[pair].alive = 64;
+    wait_for_group(&current->block->pair[pair]);
 }
 
 static Warp *own_warp() { return &current->block->warps[current->thread / 32]; }
@@ -113,6 +113,7 @@ struct Four { float x, y, z, w; };
 static Four load_four(const float *p) { return {p[0], p[1], p[2], p[3]}; }
 static void store_four(float *p, Four four) { memcpy(p, &four, 16); }
 template <class T> static void copy_ahead(T *shared, const T *global) { *shared = *global; }
+static void copy_16_ahead(void *shared, const void *global) { memcpy(shared, global, 16); }
 static void wait_for_copies() {}
 static void store_pair(float *p, float first, float second) { p[0] = first, p[1] = second; }
 template <class T> static T load_fresh(const T *p) { return *p; }

@@ -277,10 +277,12 @@ class CudaPpo(Ppo):
     def _update_arguments(self, track: CudaRoleRollout) -> NDArray[Any]:
         """The struct of the update kernel; iteration, lr and entropy_weight change with every update."""
         c, network = self.config, self.policy.config
+        inputs = track.input_tensor
+        assert inputs is not None  # the policy of this role has acted
         discrete, capacity = self.policy.role.actions.kind == "discrete", self.buffers["counts"].numel()
         tensors = {"weights": self.weights, "first": self.first, "second": self.second,
                    "packed": self.pack.packed, "partial": self.partial,
-                   "block_sums": self.block_sums, "stats": self.stats, "obs": track.obs_tensor,
+                   "block_sums": self.block_sums, "stats": self.stats, "inputs": inputs,
                    "choice" if discrete else "action": track.action_tensor, "logp": track.logp_tensor,
                    "advantage": self.buffers["advantage"], "target": self.buffers["target"],
                    "value": track.value_tensor, "index": self._index(), "count": self.count,

@@ -63,6 +63,7 @@ class CudaRoleActing:
         }
         if track.mask_tensor is not None:
             tensors["mask"] = track.mask_tensor
+        tensors["inputs"] = track.store_inputs(networks.inputs(role, config))
         for name, tensor in tensors.items():
             arguments[name] = tensor.data_ptr()
         numbers = {

@@ -41,13 +41,13 @@ def _struct(text: str) -> np.dtype[np.void]:
 
 # The structs of act.h, advantages.h and ppo.h.
 ACT = _struct("""
-    weights obs mask slot acting action choice logp value heads key:u8 rows:i4 seats:i4 all_seats:i4
+    weights obs mask slot acting action choice logp value heads inputs key:u8 rows:i4 seats:i4 all_seats:i4
     first_seat:i4 slots:i4 first_row:i4""")
 ADVANTAGES = _struct("""
     reward ended acting slot value advantage target counts rows:i4 seats:i4 all_seats:i4 first_seat:i4
     reward_seats:i4 reward_first:i4 steps:i4 gamma:f4 gamma_lambda:f4""")
 UPDATE = _struct("""
-    weights first second packed partial block_sums stats obs action choice mask logp advantage target value
+    weights first second packed partial block_sums stats inputs action choice mask logp advantage target value
     magnet magnet_log_std index count order scaling barrier updates failed key:u8 iteration:i4 epochs:i4
     minibatch:i4 capacity:i4 lr:f4 clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4
     max_norm:f4 target_kl:f4 log_std_low:f4 log_std_high:f4""")
@@ -103,7 +103,7 @@ def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
     actions, outputs = role.actions.size, role.actions.size + 1
     halves = 2 * (inputs(role, config) + 8) + 2 * sum(width + 8 for width in config.hidden)
     halves += _up(outputs, 16) + 8
-    numbers = outputs + role.size + 3 * (2 * actions + 6)  # and the data and rows of three tiles
+    numbers = outputs + 2 * (2 * actions + 5) + 3  # outputs, data of two tiles, rows of three
     rest = UPDATE.itemsize + 4 * (2 + 9 * actions) + 8 * 27 + 64
     return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + rest
 
@@ -161,13 +161,15 @@ class WeightOrder:
             [part.reshape(-1) for part in parts]
         )  # index of each flat weight; -1: padding
         self.size = len(self.source)
-        self._used = self.source >= 0
+        self._used = np.flatnonzero(self.source >= 0)
+        self._flat = self.source[self._used]
 
     def to_device(self, flat: Floats) -> Floats:
         """Flat weights [P] in the order of the GPU; zeros as padding."""
-        out: Floats = np.where(self._used, flat[np.maximum(self.source, 0)], np.float32(0))
+        out = np.zeros(self.size, np.float32)
+        out[self._used] = flat[self._flat]
         return out
 
     def to_flat(self, ordered: Floats, out: Floats) -> None:
         """The inverse of `to_device`, into `out` [P]."""
-        out[self.source[self._used]] = ordered[self._used]
+        out[self._flat] = ordered[self._used]

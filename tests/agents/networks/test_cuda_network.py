@@ -147,13 +147,29 @@ def minibatch(subject: Subject, rows: int) -> dict[str, Any]:
     return batch
 
 
+def inputs_of(subject: Subject, obs: Any) -> Any:
+    """The inputs of the first layer that `act` stores."""
+    rows, size = len(obs), networks.inputs(subject.role, subject.policy.config)
+    inputs, scratch = np.full((rows, size), 0x7FC0, np.uint16), np.zeros((2, rows), np.float32)
+    packed = subject.kernels.pack(subject.order.to_device(subject.policy.weights)[None])
+    values = {
+        "weights": packed, "obs": obs, "slot": np.zeros(rows, np.int32), "acting": np.ones(rows, np.uint8),
+        "action": np.zeros((rows, subject.role.actions.size), np.float32), "choice": np.zeros(rows, np.int32),
+        "logp": scratch[0], "value": scratch[1], "rows": rows, "seats": 1, "all_seats": 1, "slots": 1,
+        "inputs": inputs,
+    }  # fmt: skip
+    subject.kernels.act(values, blocks=-(-rows // 128))
+    return inputs
+
+
 def run_update(
     subject: Subject, batch: dict[str, Any], index: Any, blocks: int, **numbers: float
 ) -> dict[str, Any]:
     """The arrays of one launch; advantages of the indexed rows are normalised by the kernel."""
     size = subject.order.size
     chosen = batch["advantage"][index].astype(np.float64)
-    arrays: dict[str, Any] = {name: array for name, array in batch.items() if name != "action"}
+    arrays: dict[str, Any] = {name: array for name, array in batch.items() if name not in ("action", "obs")}
+    arrays["inputs"] = inputs_of(subject, batch["obs"])
     arrays["choice" if subject.discrete else "action"] = batch["action"]
     arrays |= {
         "weights": subject.order.to_device(subject.policy.weights), "first": np.zeros(size, np.float32),

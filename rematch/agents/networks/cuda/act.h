@@ -21,6 +21,7 @@ typedef struct {
     int32_t *choice;             /* [steps][rows], discrete */
     float *logp, *value;         /* [steps + 1][rows] */
     float *heads;                /* [steps + 1][rows][ACTIONS] means or logits, or NULL */
+    half_float *inputs;          /* [steps][rows][INPUTS] of the rows that slot 0 plays, or NULL */
     uint64_t key;                /* of the random numbers */
     int32_t rows, seats, all_seats, first_seat, slots, first_row;
 } ActArguments;
@@ -110,6 +111,25 @@ DEVICE void act_row(const ActArguments *a, const Weights *weights, const float *
     else act_gaussian(a, weights, out, at, (uint32_t)(a->first_row + row), step);
 }
 
+/* The numbers of a strip of rows, observations [.][OBS]; rows below 0 have zeros. */
+DEVICE void load_numbers(float *number, const int *rows, const float *obs) {
+#pragma unroll 2
+    for (int i = threadIdx.x & 31; i < STRIP * OBS; i += 32) {
+        const int row = rows[i / OBS];
+        if (row < 0) number[i] = 0.0f;
+        else copy_ahead(number + i, obs + (long long)row * OBS + i % OBS);
+    }
+    wait_for_copies();
+}
+
+/* The inputs of a strip to [.][INPUTS], for learning. */
+DEVICE void store_inputs(half_float *to, const int *rows, const half_float *x) {
+    enum { PARTS = INPUTS / 8 }; /* of 16 bytes */
+    for (int i = threadIdx.x & 31; i < STRIP * PARTS; i += 32)
+        if (rows[i / PARTS] >= 0)
+            store_four((float *)(to + (long long)rows[i / PARTS] * INPUTS) + 4 * (i % PARTS), *(const Four *)(x + i / PARTS * X_STRIDE + i % PARTS * 8));
+}
+
 /* grid (blocks, roles). `only_values`: values, and heads where wanted, of all rows by slot 0; nothing is drawn. */
 extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArguments *roles, int t, const long long *first_step, int only_values) {
     SHARED_MEMORY;
@@ -138,15 +158,15 @@ extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArgume
         __syncwarp();
         if (lane < STRIP) rows[lane] = row;
         __syncwarp();
-        copy_numbers<STRIP, 32>(memory->number[warp], rows, obs, lane);
-        wait_for_copies();
+        load_numbers(memory->number[warp], rows, obs);
         __syncwarp();
-        write_strip_inputs<STRIP, 32>(memory->x[warp], memory->number[warp], lane);
+        write_strip_inputs(memory->x[warp], memory->number[warp]);
         __syncwarp();
+        if (slot == 0 && a->inputs && !only_values) store_inputs(a->inputs + (long long)t * a->rows * INPUTS, rows, memory->x[warp]);
         Strip<WIDTH1> h1;
         Strip<WIDTH2> h2;
-        first_layer(&memory->weights, memory->x[warp], 0, h1);
-        second_layer(&memory->weights, h1, h2);
+        first_layer(&memory->weights, memory->x[warp], 0, 0, h1);
+        second_layer(&memory->weights, h1, 0, h2);
         head_layer(&memory->weights, h2, memory->out[warp]);
         __syncwarp();
         if (row >= 0) act_row(a, &memory->weights, memory->out[warp] + lane * OUTPUTS, t, row, step, only_values);

@@ -1,8 +1,8 @@
 /* The actor-critic network of one role: two hidden layers that policy and value share.
  *
  * A program is compiled for one network: OBS columns of observation, FOURIER octaves, WIDTH1 and WIDTH2 units, ACTIONS,
- * DISCRETE, RELU. A warp computes a strip of 16 rows; numbers between the layers are bfloat16 and stay in its registers.
- * Acting and learning use the same functions, so that a policy has the same probabilities in both. The readable network is
+ * DISCRETE, RELU. A warp computes a strip of 16 rows, or some of the units of a strip; numbers between the layers are
+ * bfloat16. Acting and learning use the same functions, so that a policy has the same probabilities in both. The readable network is
  * agents/networks/mlp.py; tests compare every row with it.
  *
  * Weights exist twice: as floats, which Adam changes, and as `Weights`, the bytes that a block copies to its shared memory.
@@ -107,24 +107,14 @@ DEVICE void write_inputs(half_float *x, float number) {
     }
 }
 
-/* Inputs of LINES rows into x [LINES][X_STRIDE] from their numbers [LINES][OBS], by COUNT threads of which this one has
- * number `thread`. */
-template <int LINES, int COUNT> DEVICE void write_strip_inputs(half_float *x, const float *number, int thread) {
+/* The inputs of a strip into x [STRIP][X_STRIDE] from its numbers [STRIP][OBS], by one warp. */
+DEVICE void write_strip_inputs(half_float *x, const float *number) {
+    const int lane = threadIdx.x & 31;
 #pragma unroll 2
-    for (int i = thread; i < LINES * OBS; i += COUNT) write_inputs(x + i / OBS * X_STRIDE + i % OBS, number[i]);
+    for (int i = lane; i < STRIP * OBS; i += 32) write_inputs(x + i / OBS * X_STRIDE + i % OBS, number[i]);
 #pragma unroll 1
-    for (int i = thread; i < LINES * PADDING; i += COUNT)
+    for (int i = lane; i < STRIP * PADDING; i += 32)
         x[i / (PADDING ? PADDING : 1) * X_STRIDE + FEATURES + i % (PADDING ? PADDING : 1)] = 0;
-}
-
-/* Start the copies of the numbers of LINES rows of observations [.][OBS]; a row below 0 has zeros. */
-template <int LINES, int COUNT> DEVICE void copy_numbers(float *number, const int *rows, const float *obs, int thread) {
-#pragma unroll 2
-    for (int i = thread; i < LINES * OBS; i += COUNT) {
-        const int row = rows[i / OBS];
-        if (row < 0) number[i] = 0.0f;
-        else copy_ahead(number + i, obs + (long long)row * OBS + i % OBS);
-    }
 }
 
 DEVICE float activation(float x) { return RELU ? fmaxf(x, 0.0f) : tanh_near(x); }
@@ -142,36 +132,36 @@ DEVICE void activate(unsigned pair[4], const float low[4], const float high[4]) 
     pair[3] = two_halves(activation(high[2]), activation(high[3]));
 }
 
-/* The first layer of a strip, from x [.][X_STRIDE]. */
-DEVICE void first_layer(const Weights *weights, const half_float *x, int row, Strip<WIDTH1> &y) {
-    float sum[WIDTH1 / 8][4];
+/* Units `unit` to `unit` + UNITS - 1 of the first layer of a strip, from x [.][X_STRIDE]. */
+template <int UNITS> DEVICE void first_layer(const Weights *weights, const half_float *x, int row, int unit, Strip<UNITS> &y) {
+    float sum[UNITS / 8][4];
 #pragma unroll
-    for (int n = 0; n < WIDTH1 / 8; n++) start_from_bias(sum[n], weights->b1, 8 * n);
+    for (int n = 0; n < UNITS / 8; n++) start_from_bias(sum[n], weights->b1, unit + 8 * n);
 #pragma unroll 2
     for (int k = 0; k < INPUTS; k += 16) {
         unsigned left[4], right[4];
         load_a<false>(left, x, X_STRIDE, row, k);
 #pragma unroll
-        for (int j = 0; j < WIDTH1 / 16; j++) {
-            load_b<false>(right, weights->w1, X_STRIDE, k, 16 * j);
+        for (int j = 0; j < UNITS / 16; j++) {
+            load_b<false>(right, weights->w1, X_STRIDE, k, unit + 16 * j);
             multiply_add(sum[2 * j], left, right);
             multiply_add(sum[2 * j + 1], left, right + 2);
         }
     }
 #pragma unroll
-    for (int j = 0; j < WIDTH1 / 16; j++) activate(y.pair[j], sum[2 * j], sum[2 * j + 1]);
+    for (int j = 0; j < UNITS / 16; j++) activate(y.pair[j], sum[2 * j], sum[2 * j + 1]);
 }
 
-DEVICE void second_layer(const Weights *weights, const Strip<WIDTH1> &x, Strip<WIDTH2> &y) {
+template <int UNITS> DEVICE void second_layer(const Weights *weights, const Strip<WIDTH1> &x, int unit, Strip<UNITS> &y) {
 #pragma unroll
-    for (int j = 0; j < WIDTH2 / 16; j++) {
+    for (int j = 0; j < UNITS / 16; j++) {
         float sum[2][4];
-        start_from_bias(sum[0], weights->b2, 16 * j);
-        start_from_bias(sum[1], weights->b2, 16 * j + 8);
+        start_from_bias(sum[0], weights->b2, unit + 16 * j);
+        start_from_bias(sum[1], weights->b2, unit + 16 * j + 8);
 #pragma unroll
         for (int k = 0; k < WIDTH1 / 16; k++) {
             unsigned right[4];
-            load_b<false>(right, weights->w2, H1_STRIDE, 16 * k, 16 * j);
+            load_b<false>(right, weights->w2, H1_STRIDE, 16 * k, unit + 16 * j);
             multiply_add(sum[0], x.pair[k], right);
             multiply_add(sum[1], x.pair[k], right + 2);
         }

@@ -11,13 +11,12 @@
 typedef struct {
     Weights weights; /* first: its matrices are aligned to 16 bytes */
     Tile tile;
-    float number[TILE * OBS]; /* observations of the next tile */
-    RowData data[3];          /* of this tile, of the next and of the one after it */
-    int row[3][TILE];
+    RowData data[2];          /* of this tile and of the next */
+    int row[3][TILE];         /* of this tile, of the next and of the one after it */
     UpdateArguments arguments;
     double scaling[2];
     float magnet_log_std[ACTIONS];
-    float rate, unbias, log_std[STRIP_WARPS][ACTIONS];
+    float rate, unbias, log_std[STRIPS][ACTIONS];
     double warp_sum[THREADS / 32], total[2];
     double norms, clipped_norms, kl_sum, decay1, decay2; /* of thread 0 */
 } UpdateMemory;
@@ -138,24 +137,24 @@ DEVICE float store_sums(const UpdateArguments *u, UpdateMemory *memory, Sums *su
         if (side == 0) store_row_sums<W2_ROWS>(out + B2_AT, WIDTH2, group * (WIDTH2 / 2), sums->bias);
         if (warp == 15) store_row_sums<HEADS / 16>(out + HEAD_BIAS_AT, OUTPUTS, 0, sums->bias);
     }
-    if (warp < STRIP_WARPS) {
+    if (warp < 2 * STRIPS && !(warp & 1)) {
         for (int step = 16; step; step >>= 1) {
             for (int a = 0; a < ACTIONS && !DISCRETE; a++) sums->log_std[a] += __shfl_xor_sync(0xFFFFFFFFu, sums->log_std[a], step);
             sums->kl += __shfl_xor_sync(0xFFFFFFFFu, sums->kl, step);
         }
         if (lane == 0) {
-            for (int a = 0; a < ACTIONS; a++) memory->log_std[warp][a] = sums->log_std[a];
-            memory->warp_sum[warp] = sums->kl;
+            for (int a = 0; a < ACTIONS; a++) memory->log_std[warp / 2][a] = sums->log_std[a];
+            memory->warp_sum[warp / 2] = sums->kl;
         }
     }
     __syncthreads();
     for (int i = LOG_STD_AT + threadIdx.x; i < WEIGHTS; i += THREADS) {
         float total = 0.0f;
-        for (int w = 0; w < STRIP_WARPS && i < WEIGHTS_END; w++) total += memory->log_std[w][i - LOG_STD_AT];
+        for (int w = 0; w < STRIPS && i < WEIGHTS_END; w++) total += memory->log_std[w][i - LOG_STD_AT];
         out[i] = total;
     }
     float kl = 0.0f;
-    for (int w = 0; w < STRIP_WARPS; w++) kl += (float)memory->warp_sum[w];
+    for (int w = 0; w < STRIPS; w++) kl += (float)memory->warp_sum[w];
     return kl;
 }
 
@@ -184,49 +183,41 @@ DEVICE int row_at(const UpdateArguments *u, Work work, int line) {
     return place < work.size ? load_constant(u->order + (long long)work.epoch * u->capacity + work.at + place) : -1;
 }
 
-enum { LOADERS = 32 * OTHER_WARPS }; /* threads without a strip */
-
-/* Start the copies of a tile's observations and of the data of its rows. */
-DEVICE void copy_rows(const UpdateArguments *u, UpdateMemory *memory, const int *rows, RowData *data, int thread) {
-    copy_numbers<TILE, LOADERS>(memory->number, rows, u->obs, thread);
+/* Start the copies of a tile's inputs and of the data of its rows. */
+DEVICE void copy_rows(const UpdateArguments *u, half_float *x, const int *rows, RowData *data) {
+    enum { PARTS = INPUTS / 8 }; /* of 16 bytes */
 #pragma unroll 1
-    for (int i = thread; i < 2 * TILE; i += LOADERS) { /* two threads a row, in different warps */
-        const int line = i % TILE;
-        const long long row = rows[line];
-        if (row < 0) continue;
-        if (i < TILE) {
-            copy_ahead(data->logp + line, u->logp + row);
-            copy_ahead(data->advantage + line, u->advantage + row);
-            copy_ahead(data->target + line, u->target + row);
-            copy_ahead(data->value + line, u->value + row);
-            if (DISCRETE) copy_ahead(data->choice + line, u->choice + row);
-        } else
-            for (int a = 0; a < ACTIONS; a++) {
-                if (!DISCRETE) copy_ahead(data->action + line * ACTIONS + a, u->action + row * ACTIONS + a);
-                if (u->magnet) copy_ahead(data->magnet + line * ACTIONS + a, u->magnet + row * ACTIONS + a);
-            }
+    for (int i = threadIdx.x; i < TILE * PARTS; i += THREADS) {
+        const int row = rows[i / PARTS];
+        half_float *to = x + i / PARTS * X_STRIDE + i % PARTS * 8;
+        if (row >= 0) copy_16_ahead(to, u->inputs + (long long)row * INPUTS + i % PARTS * 8);
+        else store_four((float *)to, {0.0f, 0.0f, 0.0f, 0.0f});
     }
+    const int line = threadIdx.x % TILE, part = threadIdx.x / TILE; /* four threads a row, or more */
+    const long long row = rows[line];
+    if (row < 0) return;
+    if (part == 0) {
+        copy_ahead(data->logp + line, u->logp + row);
+        copy_ahead(data->advantage + line, u->advantage + row);
+    } else if (part == 1) {
+        copy_ahead(data->target + line, u->target + row);
+        copy_ahead(data->value + line, u->value + row);
+    } else if (part == 2) {
+        if (DISCRETE) copy_ahead(data->choice + line, u->choice + row);
+        else
+            for (int a = 0; a < ACTIONS; a++) copy_ahead(data->action + line * ACTIONS + a, u->action + row * ACTIONS + a);
+    } else if (part == 3 && u->magnet)
+        for (int a = 0; a < ACTIONS; a++) copy_ahead(data->magnet + line * ACTIONS + a, u->magnet + row * ACTIONS + a);
 }
 
-/* The inputs of the next tile, the rows of the tile after it, and the start of that tile's copies; by the loaders. */
-NOT_INLINED void load_ahead(const UpdateArguments *u, UpdateMemory *memory, int turn, Work after_next) {
-    const int thread = threadIdx.x - 32 * STRIP_WARPS;
-    int *rows = memory->row[(turn + 2) % 3];
-    wait_for_copies();
-    partial_barrier(LOADERS);
-    write_strip_inputs<TILE, LOADERS>(memory->tile.x[(turn + 1) & 1], memory->number, thread);
-#pragma unroll 1
-    for (int line = thread; line < TILE; line += LOADERS) rows[line] = row_at(u, after_next, line);
-    partial_barrier(LOADERS);
-    copy_rows(u, memory, rows, memory->data + (turn + 2) % 3, thread);
-}
-
-/* Compute a tile, the `turn`-th of this block; meanwhile load the next one. */
+/* Compute a tile, the `turn`-th of this block; meanwhile copy the next one, and find the rows of the one after it. */
 DEVICE void compute_tile(const UpdateArguments *u, UpdateMemory *memory, int turn, Work work, Work after_next, Sums *sums, float *stat) {
+    wait_for_copies();
     __syncthreads(); /* its inputs are there, and the tile before it is done */
-    if (threadIdx.x < 32 * STRIP_WARPS)
-        learn_strip(u, &memory->weights, &memory->tile, turn, memory->data + turn % 3, memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
-    else load_ahead(u, memory, turn, after_next);
+    if (threadIdx.x < TILE) memory->row[(turn + 2) % 3][threadIdx.x] = row_at(u, after_next, threadIdx.x);
+    copy_rows(u, memory->tile.x[(turn + 1) & 1], memory->row[(turn + 1) % 3], memory->data + ((turn + 1) & 1));
+    if (threadIdx.x < 64 * STRIPS)
+        learn_strip(u, &memory->weights, &memory->tile, turn, memory->data + (turn & 1), memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
     __syncthreads();
     add_gradients(&memory->tile, turn, sums);
 }
@@ -347,11 +338,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
     Work work = {0, 0, count > 0 && u->epochs > 0 ? minibatch_size(u, count, 0) : 0, (int)blockIdx.x};
     Work next = next_work(u, count, work);
     if (threadIdx.x < TILE) memory->row[0][threadIdx.x] = row_at(u, work, threadIdx.x);
+    if (threadIdx.x < TILE) memory->row[1][threadIdx.x] = row_at(u, next, threadIdx.x);
     wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
-    if (threadIdx.x >= 32 * STRIP_WARPS) {
-        copy_rows(u, memory, memory->row[0], memory->data, threadIdx.x - 32 * STRIP_WARPS);
-        load_ahead(u, memory, -1, next);
-    }
+    copy_rows(u, memory->tile.x[0], memory->row[0], memory->data);
     for (int turn = 0; work.size > 0;) {
         const Work minibatch = work;
         Sums sums = {};

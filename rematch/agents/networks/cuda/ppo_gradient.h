@@ -1,7 +1,7 @@
 /* The gradient of the PPO loss (agents/learners/ppo.py) of a tile of TILE rows.
  *
- * Each strip of a tile belongs to one warp: forward, the loss of each row, and back through the layers, all in registers.
- * What the gradients of the weights need goes to shared memory; then all warps share those products. */
+ * Each strip of a tile belongs to two warps, which compute half of the units each: forward, the loss of each row, and back
+ * through the layers. What the gradients of the weights need goes to shared memory; then all warps share those products. */
 #ifndef REMATCH_PPO_GRADIENT_H
 #define REMATCH_PPO_GRADIENT_H
 
@@ -9,7 +9,7 @@
 
 enum { STAT_POLICY, STAT_VALUE, STAT_ENTROPY, STAT_KL, STAT_CLIPPED, STAT_MAGNET, STAT_NORM, STAT_CLIPPED_NORM, STAT_UPDATES, STATS };
 enum { BAD_GRADIENT = 1 }; /* values of `failed` */
-enum { THREADS = 512, STRIP_WARPS = TILE / STRIP, OTHER_WARPS = THREADS / 32 - STRIP_WARPS };
+enum { THREADS = 512, STRIPS = TILE / STRIP, HALF1 = WIDTH1 / 2, HALF2 = WIDTH2 / 2 };
 /* The gradients of both matrices are shared by 8 warps each: two groups of rows, four sides of columns. */
 enum { W1_ROWS = WIDTH1 / 32, W1_TILES = INPUTS / 32, W2_ROWS = WIDTH2 / 32, W2_TILES = WIDTH1 / 32 };
 enum { ROW_TILES = W1_ROWS > W2_ROWS ? W1_ROWS : W2_ROWS, COLUMN_TILES = W1_TILES > W2_TILES ? W1_TILES : W2_TILES };
@@ -21,7 +21,7 @@ typedef struct {
     float *partial;                  /* [blocks][WEIGHTS] sums of each block */
     double *block_sums;              /* [blocks][2] squares of a share of the gradient; KL divergence of a minibatch */
     double *stats;                   /* [blocks][STATS] sums over minibatches */
-    const float *obs;                /* [M][OBS] */
+    const half_float *inputs;        /* [M][INPUTS] */
     const float *action;             /* [M][ACTIONS] */
     const int32_t *choice;           /* [M] */
     const unsigned char *mask;       /* [M][ACTIONS] or NULL */
@@ -172,17 +172,17 @@ DEVICE unsigned times_slope(float low, float high, unsigned pair) {
     return two_halves(low * slope(to_float((half_float)pair)), high * slope(to_float((half_float)(pair >> 16))));
 }
 
-/* y = (d w) * slope(h): from the gradient d of a layer's sums to that of the sums of the layer before it, with outputs h.
- * w [DEPTH][UNITS]. */
+/* y = (d w) * slope(h): from the gradient d of a layer's sums to that of the sums of the layer before it, with outputs h;
+ * its units from `unit` on. w [DEPTH][.]. */
 template <int DEPTH, int UNITS>
-DEVICE void layer_back(const Strip<DEPTH> &d, const half_float *w, int stride, const Strip<UNITS> &h, Strip<UNITS> &y) {
+DEVICE void layer_back(const Strip<DEPTH> &d, const half_float *w, int stride, int unit, const Strip<UNITS> &h, Strip<UNITS> &y) {
 #pragma unroll
     for (int j = 0; j < UNITS / 16; j++) {
         float sum[2][4] = {};
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) {
             unsigned right[4];
-            load_b<true>(right, w, stride, 16 * k, 16 * j);
+            load_b<true>(right, w, stride, 16 * k, unit + 16 * j);
             multiply_add(sum[0], d.pair[k], right);
             multiply_add(sum[1], d.pair[k], right + 2);
         }
@@ -191,28 +191,45 @@ DEVICE void layer_back(const Strip<DEPTH> &d, const half_float *w, int stride, c
     }
 }
 
-/* Everything of this warp's strip, into the arrays of the tile. `turn`: which of the inputs. */
+template <int UNITS> DEVICE void load_strip(Strip<UNITS> &strip, const half_float *h, int stride, int row) {
+#pragma unroll
+    for (int k = 0; k < UNITS / 16; k++) load_a<false>(strip.pair[k], h, stride, row, 16 * k);
+}
+
+/* This warp's half of a strip, into the arrays of the tile. `turn`: which of the inputs. The two warps of a strip wait for
+ * each other where one needs the units of the other. */
 DEVICE void learn_strip(const UpdateArguments *u, const Weights *weights, Tile *tile, int turn, const RowData *data, const int *rows, Sums *sums, float *total,
                         float scale) {
-    const int lane = threadIdx.x & 31, first = (threadIdx.x >> 5) * STRIP;
-    Strip<WIDTH1> h1, d1;
-    Strip<WIDTH2> h2, d2;
+    const int lane = threadIdx.x & 31, number = threadIdx.x >> 6, first = number * STRIP, half = threadIdx.x >> 5 & 1;
+    const int unit1 = half * HALF1, unit2 = half * HALF2;
+    Strip<HALF1> h1, d1;
+    Strip<HALF2> h2, d2;
+    first_layer(weights, tile->x[turn & 1], first, unit1, h1);
+    store_strip(tile->h1 + unit1, H1_STRIDE, first, h1);
+    pair_barrier(number);
+    Strip<WIDTH1> whole1;
+    load_strip(whole1, tile->h1, H1_STRIDE, first);
+    second_layer(weights, whole1, unit2, h2);
+    store_strip(tile->h2 + unit2, H2_STRIDE, first, h2);
+    pair_barrier(number);
+    if (half == 0) {
+        Strip<WIDTH2> whole2;
+        load_strip(whole2, tile->h2, H2_STRIDE, first);
+        head_layer(weights, whole2, tile->out + first * OUTPUTS);
+        __syncwarp();
+        const int line = first + lane;
+        if (lane < STRIP) loss_gradient(u, weights, data, line, rows[line], tile->out + line * OUTPUTS, tile->back + line * D_STRIDE, sums, total, scale);
+    }
+    pair_barrier(number);
     Strip<HEADS> back;
-    first_layer(weights, tile->x[turn & 1], first, h1);
-    store_strip(tile->h1, H1_STRIDE, first, h1);
-    second_layer(weights, h1, h2);
-    store_strip(tile->h2, H2_STRIDE, first, h2);
-    head_layer(weights, h2, tile->out + first * OUTPUTS);
-    __syncwarp();
-    const int line = first + lane;
-    if (lane < STRIP) loss_gradient(u, weights, data, line, rows[line], tile->out + line * OUTPUTS, tile->back + line * D_STRIDE, sums, total, scale);
-    __syncwarp();
-#pragma unroll
-    for (int k = 0; k < HEADS / 16; k++) load_a<false>(back.pair[k], tile->back, D_STRIDE, first, 16 * k);
-    layer_back(back, weights->head, H2_STRIDE, h2, d2);
-    store_strip(tile->d2, H2_STRIDE, first, d2);
-    layer_back(d2, weights->w2, H1_STRIDE, h1, d1);
-    store_strip(tile->d1, H1_STRIDE, first, d1);
+    load_strip(back, tile->back, D_STRIDE, first);
+    layer_back(back, weights->head, H2_STRIDE, unit2, h2, d2);
+    store_strip(tile->d2 + unit2, H2_STRIDE, first, d2);
+    pair_barrier(number);
+    Strip<WIDTH2> whole_d2;
+    load_strip(whole_d2, tile->d2, H2_STRIDE, first);
+    layer_back(whole_d2, weights->w2, H1_STRIDE, unit1, h1, d1);
+    store_strip(tile->d1 + unit1, H1_STRIDE, first, d1);
 }
 
 /* --- gradients of the weights, all warps ------------------------------------------------------------------ */

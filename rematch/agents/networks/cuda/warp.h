@@ -43,16 +43,18 @@ DEVICE void store_pair(float *p, float first, float second) { *(float2 *)p = mak
 template <class T> DEVICE void copy_ahead(T *shared, const T *global) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" : : "r"((unsigned)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
 }
+DEVICE void copy_16_ahead(void *shared, const void *global) { /* 16 bytes, aligned to 16 */
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"((unsigned)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
+}
 DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); }
 
-/* A barrier of `count` threads of a block: always the same ones. */
-DEVICE void partial_barrier(int count) { asm volatile("bar.sync 1, %0;" : : "r"(count) : "memory"); }
+/* A barrier of two warps: those with the number `pair`. */
+DEVICE void pair_barrier(int pair) { asm volatile("bar.sync %0, 64;" : : "r"(1 + pair) : "memory"); }
 #define NOT_INLINED static __device__ __noinline__
 
-/* Wait until `target` threads have arrived; then what they wrote before is visible. */
+/* Wait until `target` threads have arrived; then what their blocks wrote before is visible. */
 DEVICE void arrive_and_wait(unsigned *counter, unsigned target) {
     unsigned arrived;
-    __threadfence();
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(counter) : "memory");
     do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(counter) : "memory");
     while (arrived < target);

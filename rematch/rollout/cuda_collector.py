@@ -46,6 +46,9 @@ class RoleActing(Protocol):
     def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
         """Launch the kernel of step t; only_values: of the learner, for the position after the last step."""
 
+    def join(self, other: Any) -> bool:
+        """Whether one launch serves this role and the other from now on."""
+
 
 MakeActing = Callable[[Role, RoleSeating, CudaRolloutBuffer, int, int], RoleActing]
 
@@ -112,6 +115,10 @@ class CudaCollector:
         for acting in self.acting:
             acting.seating.changed.update(acting.seating.placed)
             acting.send_weights()
+        self.launches: list[RoleActing] = []
+        for acting in self.acting:
+            if not any(launch.join(acting) for launch in self.launches):
+                self.launches.append(acting)
         self.step_kernel = self.world.program.kernel("step_games")
         self.settings = on_device(self._settings())
         self.steps = on_device(
@@ -174,10 +181,12 @@ class CudaCollector:
         rollout.acting_tensor[0].copy_(world.acting)
         self._join_fields(0)
         for t in range(last):
-            side_by_side([partial(acting.act, t, self.first_step) for acting in self.acting])
+            side_by_side([partial(acting.act, t, self.first_step) for acting in self.launches])
             self.step_games(t)
             self._join_written_fields(t + 1)
-        side_by_side([partial(acting.act, last, self.first_step, only_values=True) for acting in self.acting])
+        side_by_side(
+            [partial(acting.act, last, self.first_step, only_values=True) for acting in self.launches]
+        )
         world.started.copy_(rollout.ended_tensor[-1] != 0)
         world.slots.copy_(rollout.slot_tensor[last])
         world.acting.copy_(rollout.acting_tensor[last])

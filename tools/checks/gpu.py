@@ -128,6 +128,9 @@ class StoredActions:
     def act(self, t: int, first_step: Any, only_values: bool = False) -> None:
         """The actions of the last rollout are played again."""
 
+    def join(self, other: Any) -> bool:
+        return False
+
 
 def world() -> Record:
     """Steps per second of the worlds alone: only their kernel, between two CUDA events."""

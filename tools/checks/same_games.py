@@ -51,6 +51,9 @@ class RandomActing:
     def send_weights(self) -> None:
         """Nothing to send: there are no weights."""
 
+    def join(self, other: RandomActing) -> bool:
+        return False
+
     def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
         if only_values:
             return

@@ -77,7 +77,9 @@ class CudaRoleActing:
         }
         for name, number in numbers.items():
             arguments[name] = number
+        self.struct = arguments
         self.arguments = on_device(arguments)
+        self.program = tuple(networks.macros(role, config).values())
 
     def send_weights(self) -> None:
         """Send the slots that were filled since the last rollout."""
@@ -90,7 +92,17 @@ class CudaRoleActing:
 
     def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
         blocks = -(-self.rows // LEARNER_RANGE) if only_values else self.blocks
-        self.kernel((blocks, 1), ACT_THREADS, self.arguments, t, first_step, int(only_values))
+        roles = len(self.struct)
+        self.kernel((blocks, roles), ACT_THREADS, self.arguments, t, first_step, int(only_values))
+
+    def join(self, other: CudaRoleActing) -> bool:
+        """Whether one launch serves both roles from now on, because the same program computes them."""
+        if self.program != other.program:
+            return False
+        self.struct = np.concatenate([self.struct, other.struct])
+        self.arguments, self.blocks = on_device(self.struct), max(self.blocks, other.blocks)
+        self.rows = max(self.rows, other.rows)
+        return True
 
 
 def network_kernel(name: str, role: Role, config: Any, cooperative: bool = False) -> Kernel:

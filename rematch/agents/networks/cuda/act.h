@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArgume
         from = (blockIdx.x - learner_blocks) % ranges * OPPONENT_RANGE;
         range = OPPONENT_RANGE;
     }
-    if (slot >= a->slots) return;
+    if (slot >= (only_values ? 1 : a->slots)) return;
     const int to = from + range < a->rows ? from + range : a->rows;
     const int count = list_rows(a, memory, t, from, to, slot, only_values);
     if (!count) return;

@@ -61,16 +61,18 @@ extern "C" __global__ void shuffle(const UpdateArguments *roles) {
 
 /* --- sums in a fixed order --------------------------------------------------------------------------- */
 
-/* The sum over all threads of a block, in thread 0. */
-NOT_INLINED double block_sum(UpdateMemory *memory, double x) {
-#pragma unroll 1
-    for (int step = 16; step; step >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
+/* The sum over all threads of a block, in thread 0; every LANES-th thread has a number, the others 0. */
+template <int LANES> DEVICE double block_sum(UpdateMemory *memory, double x) {
+    enum { WARPS = THREADS / 32 };
+#pragma unroll
+    for (int step = 16; step >= LANES; step >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
     if ((threadIdx.x & 31) == 0) memory->warp_sum[threadIdx.x >> 5] = x;
     __syncthreads();
-    double total = 0.0;
-    if (threadIdx.x == 0)
-        for (int w = 0; w < THREADS / 32; w++) total += memory->warp_sum[w];
-    __syncthreads();
+    double total = threadIdx.x < WARPS ? memory->warp_sum[threadIdx.x] : 0.0;
+    if (threadIdx.x < 32) {
+#pragma unroll
+        for (int step = WARPS / 2; step; step >>= 1) total += __shfl_xor_sync(0xFFFFFFFFu, total, step);
+    }
     return total;
 }
 
@@ -177,16 +179,18 @@ DEVICE Work next_work(const UpdateArguments *u, int count, Work work) {
     return work.tile * TILE < work.size ? work : next_minibatch(u, count, work);
 }
 
-/* The row of the arrays at a place of a tile; -1: none. */
-DEVICE int row_at(const UpdateArguments *u, Work work, int line) {
-    const int place = work.tile * TILE + line;
-    return place < work.size ? load_constant(u->order + (long long)work.epoch * u->capacity + work.at + place) : -1;
+/* Start the copies of the rows of the arrays that a tile has; -1: none. */
+DEVICE void copy_order(const UpdateArguments *u, int *rows, Work work) {
+    if (threadIdx.x >= TILE) return;
+    const int place = work.tile * TILE + threadIdx.x;
+    if (place < work.size) copy_ahead(rows + threadIdx.x, u->order + (long long)work.epoch * u->capacity + work.at + place);
+    else rows[threadIdx.x] = -1;
 }
 
 /* Start the copies of a tile's inputs and of the data of its rows. */
 DEVICE void copy_rows(const UpdateArguments *u, half_float *x, const int *rows, RowData *data) {
     enum { PARTS = INPUTS / 8 }; /* of 16 bytes */
-#pragma unroll 1
+#pragma unroll 3
     for (int i = threadIdx.x; i < TILE * PARTS; i += THREADS) {
         const int row = rows[i / PARTS];
         half_float *to = x + i / PARTS * X_STRIDE + i % PARTS * 8;
@@ -214,7 +218,7 @@ DEVICE void copy_rows(const UpdateArguments *u, half_float *x, const int *rows, 
 DEVICE void compute_tile(const UpdateArguments *u, UpdateMemory *memory, int turn, Work work, Work after_next, Sums *sums, float *stat) {
     wait_for_copies();
     __syncthreads(); /* its inputs are there, and the tile before it is done */
-    if (threadIdx.x < TILE) memory->row[(turn + 2) % 3][threadIdx.x] = row_at(u, after_next, threadIdx.x);
+    copy_order(u, memory->row[(turn + 2) % 3], after_next);
     copy_rows(u, memory->tile.x[(turn + 1) & 1], memory->row[(turn + 1) % 3], memory->data + ((turn + 1) & 1));
     if (threadIdx.x < 64 * STRIPS)
         learn_strip(u, &memory->weights, &memory->tile, turn, memory->data + (turn & 1), memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
@@ -234,35 +238,55 @@ DEVICE float add_over_adders(float x) {
     return x;
 }
 
-/* This block's share of the summed gradient: into `partial` of block 0, its squares into `block_sums`. */
-DEVICE void add_partials(const UpdateArguments *u, UpdateMemory *memory, int tiles, double kl) {
-    const int from = share_start(blockIdx.x), to = share_start(blockIdx.x + 1), adder = threadIdx.x % ADDERS;
-    const int used = tiles < (int)gridDim.x ? tiles : (int)gridDim.x;
-    double squares = 0.0;
-    for (int at = from; at < to; at += THREADS / ADDERS) {
-        const int i = at + threadIdx.x / ADDERS;
-        Four sum = {0.0f, 0.0f, 0.0f, 0.0f};
-        for (int first = adder; i < to && first < used; first += BATCH * ADDERS) {
-            Four part[BATCH];
+/* Four weights of a step: the sum of their gradients, and what Adam changes. */
+typedef struct { Four g, w, first, second; } Step;
+
+/* The four that a thread changes in the `round`-th round, if it is below `share_start(blockIdx.x + 1)`. */
+DEVICE int own_four(int round) { return share_start(blockIdx.x) + round * (THREADS / ADDERS) + (int)threadIdx.x / ADDERS; }
+
+DEVICE Step load_step(const UpdateArguments *u, int four, Four g) {
+    return {g, load_four(u->weights + 4 * four), load_four(u->first + 4 * four), load_four(u->second + 4 * four)};
+}
+
+/* The sum of one four over the blocks, in all adders. */
+DEVICE Four add_four(const UpdateArguments *u, int four, int used) {
+    Four sum = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int first = threadIdx.x % ADDERS; first < used; first += BATCH * ADDERS) {
+        Four part[BATCH];
 #pragma unroll
-            for (int n = 0; n < BATCH; n++) {
-                const int b = first + n * ADDERS;
-                part[n] = b < used ? load_four(u->partial + (long long)b * WEIGHTS + 4 * i) : Four{0.0f, 0.0f, 0.0f, 0.0f};
-            }
+        for (int n = 0; n < BATCH; n++) {
+            const int b = first + n * ADDERS;
+            part[n] = b < used ? load_four(u->partial + (long long)b * WEIGHTS + 4 * four) : Four{0.0f, 0.0f, 0.0f, 0.0f};
+        }
 #pragma unroll
-            for (int n = 0; n < BATCH; n++) sum.x += part[n].x, sum.y += part[n].y, sum.z += part[n].z, sum.w += part[n].w;
-        }
-        sum.x = add_over_adders(sum.x), sum.y = add_over_adders(sum.y), sum.z = add_over_adders(sum.z), sum.w = add_over_adders(sum.w);
-        if (i < to && adder == 0) { /* only these threads read or write these columns */
-            store_four(u->partial + 4 * i, sum);
-            squares += (double)sum.x * sum.x + (double)sum.y * sum.y + (double)sum.z * sum.z + (double)sum.w * sum.w;
-        }
+        for (int n = 0; n < BATCH; n++) sum.x += part[n].x, sum.y += part[n].y, sum.z += part[n].z, sum.w += part[n].w;
     }
-    squares = block_sum(memory, squares);
+    return sum;
+}
+
+/* This block's share of the summed gradient: into `partial` of block 0, its squares into `block_sums`. The step of the first
+ * round, which most networks need only, is loaded. */
+DEVICE Step add_partials(const UpdateArguments *u, UpdateMemory *memory, int tiles, double kl) {
+    const int to = share_start(blockIdx.x + 1), used = tiles < (int)gridDim.x ? tiles : (int)gridDim.x;
+    const bool changes = threadIdx.x % ADDERS == 0; /* one of the adders changes the weights */
+    double squares = 0.0;
+    Step step = {};
+    for (int round = 0; share_start(blockIdx.x) + round * (THREADS / ADDERS) < to; round++) {
+        const int four = own_four(round);
+        if (round == 0 && four < to && changes) step = load_step(u, four, step.g);
+        Four sum = four < to ? add_four(u, four, used) : Four{0.0f, 0.0f, 0.0f, 0.0f};
+        sum.x = add_over_adders(sum.x), sum.y = add_over_adders(sum.y), sum.z = add_over_adders(sum.z), sum.w = add_over_adders(sum.w);
+        if (four >= to || !changes) continue;
+        store_four(u->partial + 4 * four, sum); /* only these threads read or write these columns */
+        squares += (double)sum.x * sum.x + (double)sum.y * sum.y + (double)sum.z * sum.z + (double)sum.w * sum.w;
+        if (round == 0) step.g = sum;
+    }
+    squares = block_sum<ADDERS>(memory, squares);
     if (threadIdx.x == 0) {
         u->block_sums[2 * blockIdx.x] = squares;
         u->block_sums[2 * blockIdx.x + 1] = kl;
     }
+    return step;
 }
 
 /* totals of `block_sums`, the same in all blocks */
@@ -296,19 +320,20 @@ DEVICE float adam(const UpdateArguments *u, const UpdateMemory *memory, int i, f
 }
 
 /* The step of this block's share; log_std stays within its bounds. */
-DEVICE void adam_step(const UpdateArguments *u, const UpdateMemory *memory, float scale) {
+DEVICE void adam_step(const UpdateArguments *u, const UpdateMemory *memory, Step step, float scale) {
+    if (threadIdx.x % ADDERS) return;
 #pragma unroll 1
-    for (int four = share_start(blockIdx.x) + threadIdx.x; four < share_start(blockIdx.x + 1); four += THREADS) {
+    for (int round = 0, four = own_four(0); four < share_start(blockIdx.x + 1); four = own_four(++round)) {
+        if (round) step = load_step(u, four, load_four(u->partial + 4 * four));
         const int i = 4 * four;
-        const Four g = load_four(u->partial + i);
-        Four w = load_four(u->weights + i), first = load_four(u->first + i), second = load_four(u->second + i);
-        w.x = adam(u, memory, i, g.x * scale, w.x, &first.x, &second.x);
-        w.y = adam(u, memory, i + 1, g.y * scale, w.y, &first.y, &second.y);
-        w.z = adam(u, memory, i + 2, g.z * scale, w.z, &first.z, &second.z);
-        w.w = adam(u, memory, i + 3, g.w * scale, w.w, &first.w, &second.w);
+        Four g = step.g, w = step.w;
+        w.x = adam(u, memory, i, g.x * scale, w.x, &step.first.x, &step.second.x);
+        w.y = adam(u, memory, i + 1, g.y * scale, w.y, &step.first.y, &step.second.y);
+        w.z = adam(u, memory, i + 2, g.z * scale, w.z, &step.first.z, &step.second.z);
+        w.w = adam(u, memory, i + 3, g.w * scale, w.w, &step.first.w, &step.second.w);
         store_four(u->weights + i, w);
-        store_four(u->first + i, first);
-        store_four(u->second + i, second);
+        store_four(u->first + i, step.first);
+        store_four(u->second + i, step.second);
         place_weights(u->packed, i, w);
     }
 }
@@ -337,8 +362,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
     }
     Work work = {0, 0, count > 0 && u->epochs > 0 ? minibatch_size(u, count, 0) : 0, (int)blockIdx.x};
     Work next = next_work(u, count, work);
-    if (threadIdx.x < TILE) memory->row[0][threadIdx.x] = row_at(u, work, threadIdx.x);
-    if (threadIdx.x < TILE) memory->row[1][threadIdx.x] = row_at(u, next, threadIdx.x);
+    copy_order(u, memory->row[0], work);
+    copy_order(u, memory->row[1], next);
+    wait_for_copies();
     wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
     copy_rows(u, memory->tile.x[0], memory->row[0], memory->data);
     for (int turn = 0; work.size > 0;) {
@@ -352,7 +378,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
         } while (work.at == minibatch.at && work.epoch == minibatch.epoch && work.size > 0);
         const float kl_of_block = store_sums(u, memory, &sums);
         wait_for_blocks(u->barrier, &arrivals);
-        add_partials(u, memory, (minibatch.size + TILE - 1) / TILE, kl_of_block);
+        const Step step = add_partials(u, memory, (minibatch.size + TILE - 1) / TILE, kl_of_block);
         if (threadIdx.x == THREADS - 32) {
             memory->decay1 *= 0.9;
             memory->decay2 *= 0.999;
@@ -373,13 +399,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
             memory->clipped_norms += norm * scale;
             memory->kl_sum += kl;
         }
-        adam_step(u, memory, scale);
+        adam_step(u, memory, step, scale);
         wait_for_blocks(u->barrier, &arrivals);
         if (u->target_kl > 0.0f && kl > 1.5f * u->target_kl) break;
     }
+    __syncthreads();
 #pragma unroll
     for (int s = 0; s <= STAT_MAGNET; s++) {
-        double total = block_sum(memory, stat[s]);
+        double total = block_sum<1>(memory, stat[s]);
+        __syncthreads(); /* before the sums of the warps change */
         if (threadIdx.x == 0) u->stats[(long long)blockIdx.x * STATS + s] = total;
     }
     if (threadIdx.x == 0 && blockIdx.x == 0) {

@@ -1,6 +1,6 @@
 """Repeats every figure about the GPU: equal games, speed of worlds, gradients, speed of training, learning.
 
-    python tools/checks/gpu.py [same world gradient speed train] [--json FILE]
+    python tools/checks/gpu.py [same world gradient speed train kills] [--json FILE]
 
 Each check prints its lines and appends a record with the commit and the card to the file; the exit code is 1
 where one of them fails. Continuous integration has no GPU: there the kernels run in an emulation
@@ -10,6 +10,7 @@ where one of them fails. Continuous integration has no GPU: there the kernels ru
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -220,12 +221,16 @@ def gradient() -> Record:
     return record
 
 
+SIZES = ((2048, 32, 8192), (16384, 32, 8192), (65536, 16, 8192), (131072, 16, 8192), (65536, 16, 65536),
+         (131072, 16, 65536))  # fmt: skip
+
+
 def speed() -> Record:
     """Learner steps per second of whole iterations, at several sizes."""
     import torch
 
     record: Record = {}
-    for games, steps, minibatch in ((2048, 32, 8192), (16384, 32, 8192), (65536, 16, 65536)):
+    for games, steps, minibatch in SIZES:
         run = trainer({"games": games, "steps": steps, "ppo.minibatch_size": minibatch})
         for _ in range(5):
             iterate(run)
@@ -265,15 +270,36 @@ def _timed(run: Trainer, iterations: int) -> Record:
 
 
 def train() -> Record:
-    """The recipe `pursuit`, whole, with its evaluations."""
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        result = api.train("pursuit", {"device": "cuda"}, Path(folder) / "run")
-        return {"seconds": time.perf_counter() - started, "result": str(result)[:4000]}
+    """The recipe `pursuit`, whole, with its evaluations; and with more games."""
+    record: Record = {}
+    sizes = {"recipe": {}, "65536x16": {"games": 65536, "steps": 16, "evaluation.every": 10}}
+    for name, changes in sizes.items():
+        with tempfile.TemporaryDirectory() as folder:
+            started, run = time.time(), Path(folder) / "run"
+            result = api.train("pursuit", {"device": "cuda"} | changes, run)
+            newest = max((run / "checkpoints").glob("iter_*"), key=lambda path: path.name)
+            rows = [json.loads(line) for line in (run / "timing.jsonl").read_text().splitlines()]
+            record[name] = {
+                "seconds_until_the_last_checkpoint": newest.stat().st_mtime - started,
+                "seconds_of_iterations": sum(row.get("seconds", 0.0) for row in rows),
+                "seconds_with_film_and_report": time.time() - started,
+                "result": str(result)[:4000],
+            }
+    return record
+
+
+def kills() -> Record:
+    """Runs on the GPU, killed and resumed: their files must equal those of an uninterrupted run."""
+    command = [sys.executable, str(ROOT / "tools/checks/kill_runs.py"), "--device", "cuda", "--kills", "20"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    lines = (result.stdout + result.stderr).splitlines()
+    if result.returncode:
+        raise SystemExit("\n".join(lines[-20:]))
+    return {"kills": 20, "last_lines": lines[-3:]}
 
 
 CHECKS: dict[str, Callable[[], Record]] = {"same": same, "world": world, "gradient": gradient,
-                                           "speed": speed, "train": train}  # fmt: skip
+                                           "speed": speed, "train": train, "kills": kills}  # fmt: skip
 
 
 def measured_tree() -> str:
@@ -284,6 +310,16 @@ def measured_tree() -> str:
 
     changed = git("status", "--porcelain", "--untracked-files=no")
     return git("rev-parse", "--short", "HEAD") + ("+changes" if changed else "")
+
+
+def sources() -> str:
+    """The first half of the SHA-256 digest of all files of the package that Git tracks, in their order."""
+    sha = hashlib.sha256()
+    listed = subprocess.run(["git", "ls-files", "rematch"], cwd=ROOT, capture_output=True, text=True).stdout
+    for name in sorted(listed.split("\n")):
+        if name and (ROOT / name).is_file():
+            sha.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
+    return sha.hexdigest()[:32]
 
 
 def main() -> None:
@@ -298,7 +334,7 @@ def main() -> None:
     commit = measured_tree()
     for name in arguments.checks or CHECKS:
         started = time.perf_counter()
-        record = {"check": name, "commit": commit, "card": torch.cuda.get_device_name()}
+        record = {"check": name, "commit": commit, "sources": sources(), "card": torch.cuda.get_device_name()}
         record |= CHECKS[name]()
         record["check_seconds"] = time.perf_counter() - started
         print(json.dumps(record, indent=1, default=float), flush=True)

@@ -1,6 +1,6 @@
 """The long kill test: ends training processes with SIGKILL at random moments and compares the final files.
 
-    python tools/checks/kill_runs.py --kills 200 [--lag 1]
+    python tools/checks/kill_runs.py --kills 200 [--lag 1] [--device cuda]
 
 A tiny run is trained without interruption. Then runs with the same settings are started, killed many times,
 at random moments and during saves, and resumed until they are complete. Every file of them must equal that of
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +59,18 @@ TINY = {
     "rnd.weight": 0.1,
     "rnd.hidden": 16,
 }
-FLAGS = [word for key, value in TINY.items() for word in (f"--{key}", str(value))]
+# On the GPU: a network that its kernels compute, and no reward term, which reads columns on the host.
+ON_GPU = {key: value for key, value in TINY.items() if not key.startswith("rnd.")}
+ON_GPU |= {"device": "cuda", "games": 512, "total_steps": ITERATIONS * 512 * 8, "network.hidden": "64,64",
+           "ppo.minibatch_size": 512, "rollback.every": 4096, "rollback.cooldown": 16384}  # fmt: skip
+
+
+def flags(settings: Mapping[str, object]) -> list[str]:
+    """Settings as words of the command line."""
+    return [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+
+
+FLAGS = flags(TINY)
 KILLS_PER_RUN = 8  # kills before a run is trained to its end
 
 
@@ -164,8 +175,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="number of processes to kill")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random moments")
     parser.add_argument("--lag", type=int, default=0, help="the setting `lag` of the runs")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the runs train")
     parser.add_argument("--folder", type=Path, help="folder for the runs (default: a temporary folder)")
     options = parser.parse_args()
+    if options.device == "cuda":
+        FLAGS[:] = flags(ON_GPU)
     FLAGS.extend(["--lag", str(options.lag)])
     with tempfile.TemporaryDirectory(prefix="rematch-kill-") as temporary:
         folder = options.folder or Path(temporary)

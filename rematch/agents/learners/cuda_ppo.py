@@ -113,6 +113,12 @@ class CudaPpo(Ppo):
         super().load_state_dict(tree)
         self.send()
 
+    def finish(self) -> str:
+        self.fetch()  # the mean becomes the policy of the GPU too, or the next `fetch` would undo it
+        line = super().finish()
+        self.send()
+        return line
+
     # --- learning ---
 
     def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:

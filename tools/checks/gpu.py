@@ -241,10 +241,16 @@ def speed() -> Record:
 
 
 def _timed(run: Trainer, iterations: int) -> Record:
-    """Seconds of each part of an iteration."""
+    """The speed of whole iterations; then the milliseconds of their parts, with a wait after each part."""
     import torch
 
     parts: dict[str, float] = {}
+    torch.cuda.synchronize()
+    before, started = run.clock.learner_steps, time.perf_counter()
+    for _ in range(iterations):
+        iterate(run)
+    torch.cuda.synchronize()
+    seconds, learned = time.perf_counter() - started, run.clock.learner_steps - before
 
     def clock(name: str, call: Callable[[], Any]) -> Any:
         started = time.perf_counter()
@@ -253,7 +259,6 @@ def _timed(run: Trainer, iterations: int) -> Record:
         parts[name] = parts.get(name, 0.0) + time.perf_counter() - started
         return result
 
-    before, started = run.clock.learner_steps, time.perf_counter()
     for _ in range(iterations):
         clock("before_rollout", run.before_rollout)
         rollout = clock("rollout", partial(run.setup.queue.next, run.clock, lambda ahead: None))
@@ -261,8 +266,6 @@ def _timed(run: Trainer, iterations: int) -> Record:
         metrics = clock("update", partial(run.update, rollout))
         run.clock.iteration += 1
         clock("after_update", partial(run.after_update, rollout, metrics))
-    seconds = time.perf_counter() - started
-    learned = run.clock.learner_steps - before
     return {
         "learner_steps_per_second": learned / seconds,
         "milliseconds": {name: 1000 * part / iterations for name, part in parts.items()},

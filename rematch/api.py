@@ -178,7 +178,8 @@ def _load_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
         if trainer.clock.iteration != checkpoint.iteration:
             raise ValueError(f"its manifest has iteration {checkpoint.iteration}")
     except STATE_ERRORS as error:
-        raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
+        why = user_code.described(error)
+        raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {why}") from None
 
 
 def _announce(trainer: Trainer, run: Run) -> None:

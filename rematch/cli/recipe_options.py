@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,11 +40,18 @@ def config_file(options: Options) -> Path | None:
 
 
 def configured(recipe: str, options: Options, more: Sequence[str] = ()) -> Config:
-    """The settings of the run: recipe, --config and flags. A mistyped option of the command is named too."""
+    """The settings of the run: recipe, --config and flags."""
     from rematch import api
 
-    try:
+    with nearest_options(options):
         return api.configure(recipe, config_file(options), [*options.remaining[1:], *more])
+
+
+@contextlib.contextmanager
+def nearest_options(options: Options) -> Iterator[None]:
+    """An unknown setting that is a mistyped option of the command gets the option's name in its error."""
+    try:
+        yield
     except ConfigError as error:
         for word in options.remaining[1:]:
             name = word.partition("=")[0]

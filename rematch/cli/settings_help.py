@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rematch.cli.command import Command
 from rematch.cli.help_text import entries, paragraph, width
-from rematch.cli.recipe_options import config_file, configured, recipe_words
+from rematch.cli.recipe_options import config_file, nearest_options, recipe_words
 from rematch.recipes import recipe_texts, summary
 from rematch.verbs.arguments import world_name
 
@@ -38,8 +38,8 @@ def text(command: Command, words: Sequence[str], section: str) -> str:
         title = f"Settings of rematch {command.name} {world}"
         return described(settings_table(title, config, config, {}), "", section)
     recipe, options = recipe_words(command, words)
-    configured(recipe, options)  # raises the same errors as `rematch train`
-    table = describe_settings(recipe, file=config_file(options), flags=options.remaining[1:])
+    with nearest_options(options):
+        table = describe_settings(recipe, file=config_file(options), flags=options.remaining[1:])
     return described(table, summary(recipe) if recipe in recipe_texts() else "", section)
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock, Request
 from rematch.core.errors import ConfigError
+from rematch.core.settings.config_values import short_repr
 from rematch.core.system.user_code import described
 
 if TYPE_CHECKING:
@@ -278,5 +280,28 @@ def merged_metrics(parts: Sequence[Component], results: Sequence[Metrics]) -> Me
     merged: Metrics = {}
     for part, metrics in zip(parts, results):
         for key, value in metrics.items():
+            if not isinstance(value, Real):
+                raise ConfigError(f"component {part.name}: the metric {key} is {short_repr(value)}, expected "
+                                  "a number")
             merged[key if "/" in key else f"{part.name}/{key}"] = value
     return merged
+
+
+def component_state(part: Component) -> Tree:
+    """The state of a component for a checkpoint; ConfigError in one line where it has none that can be saved.
+    """
+    try:
+        state = part.state_dict()
+    except (ConfigError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise ComponentError(part.name, "state_dict", error) from error
+    return checked_state(state, f"component {part.name}")
+
+
+def checked_state(state: Any, owner: str) -> Tree:
+    """What a state_dict() returned; ConfigError unless it is a dict."""
+    if not isinstance(state, dict):
+        raise ConfigError(f"{owner}: state_dict returned {type(state).__name__}, expected a dict of arrays "
+                          "and numbers")
+    return state

@@ -79,6 +79,24 @@ def get(config: Any, key: str) -> Any:
     return config
 
 
+def class_problem(kind: Any) -> str:
+    """Why a class of the user cannot hold settings; empty if it can."""
+    is_dataclass = dataclasses.is_dataclass(kind)
+    if not (is_dataclass and vars(kind)["__dataclass_params__"].frozen):
+        return "Config is not a frozen dataclass; expected @dataclass(frozen=True, kw_only=True)"
+    try:
+        types = _hints(kind)
+    except NameError as error:
+        return f"a type of Config is not known: {error}"
+    for field in dataclasses.fields(kind):
+        if not config_values.is_setting_type(types[field.name]):
+            return (f"the type of Config.{field.name} is {field.type}; expected int, float, bool, str or a "
+                    "tuple such as tuple[int, ...]")
+        if field.default is dataclasses.MISSING:
+            return f"Config.{field.name} has no default; expected {field.name} = knob(VALUE, HELP)"
+    return ""
+
+
 def replace(config: C, changes: Mapping[str, Any]) -> C:
     """The config with some dotted keys changed; values must have their final type and are validated."""
     changed = _replace(config, changes)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
@@ -20,22 +19,13 @@ from rematch.worlds import registry
 LIMIT = 180.0  # seconds for all commands: they take less than a minute on a free core
 
 
-def with_full_paths(config: Config) -> Config:
-    """The same settings with full paths of user code, for a process in another folder."""
-    changes: dict[str, Any] = {key: tuple(map(user_code.absolute, settings.get(config, key)))
-                                  for key in ("components", "reward_terms")}
-    changes["network.module"] = user_code.absolute(config.network.module)
-    user_code.allow([*changes["components"], *changes["reward_terms"], changes["network.module"]])
-    return settings.replace(config, changes)
-
-
 class CommandRunner:
     """Runs commands of rematch in a temporary folder, with one time limit for all of them."""
 
     def __init__(self, folder: Path, config: Config) -> None:
         self.folder, self.deadline = folder, time.monotonic() + LIMIT
         self.recipe = folder / "rehearsal.yaml"
-        self.recipe.write_text(settings.to_yaml(with_full_paths(config)))
+        self.recipe.write_text(settings.to_yaml(config))
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:

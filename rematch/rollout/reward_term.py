@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock
-from rematch.core.component import Component, Evidence, Metrics, Record, Setup
+from rematch.core.component import Component, Evidence, Metrics, Record, Setup, checked_state
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 from rematch.rollout.rollout_buffer import Credit, RewardTerm, RolloutBuffer
@@ -65,12 +65,13 @@ class RewardTermComponent(Component):
 
     @classmethod
     def _checked(cls, scorer: Scorer) -> Scorer:
-        """The scorer; ConfigError where it lacks a method."""
+        """The scorer; ConfigError where it lacks a method or its state is no dict."""
         missing = [name for name in ("score", "state_dict", "load_state_dict", "copy_from")
                    if not callable(getattr(scorer, name, None))]
         if missing:
             raise ConfigError(f"make_scorer of {cls.name} returned a {type(scorer).__name__} without "
                               f"{', '.join(missing)}")
+        checked_state(scorer.state_dict(), f"{type(scorer).__name__} of {cls.name}")
         return scorer
 
     @classmethod

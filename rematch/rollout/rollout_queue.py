@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from rematch.core.arrays import Floats, Tree, stored_float, stored_int
 from rematch.core.clock import Clock
-from rematch.core.component import Component
+from rematch.core.component import Component, component_state
 from rematch.core.world import World
 from rematch.rollout.collector import Collector
 from rematch.rollout.rollout_buffer import RolloutBuffer
@@ -64,7 +64,7 @@ class RolloutQueue:
         pending = self.pending = Submission(clock)
         if self.collector.lag:
             parts = [part for part in self.parts if part.changed_by_play]
-            pending.states = {part.name: copy.deepcopy(part.state_dict()) for part in parts}
+            pending.states = {part.name: copy.deepcopy(component_state(part)) for part in parts}
         self._start(pending)
 
     def _start(self, pending: Submission) -> None:
@@ -101,7 +101,7 @@ class RolloutQueue:
         if self.pending is not None:
             clock, before_play = self.pending.clock, self.pending.states
             state[STATE_KEY] = {"iteration": clock.iteration, "rate": clock.learning_rate_factor}
-        now = {part.name: part.state_dict() for part in self.parts if part.name not in before_play}
+        now = {part.name: component_state(part) for part in self.parts if part.name not in before_play}
         return state | {name: tree for name, tree in (before_play | now).items() if tree}
 
     def load_state_dict(self, tree: Mapping[str, Tree], clock: Clock) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from rematch.core.component import Component
-from rematch.core.config import get, has_effect, part, untracked
+from rematch.core.config import class_problem, get, has_effect, part, untracked
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config as Config
 from rematch.core.spec import Spec
@@ -95,8 +95,8 @@ def _class_problem(kind: Any) -> str:
         return f"name = {name!r}: expected an identifier, such as my_term"
     if settings is None:
         return "the class has no Config; expected a frozen dataclass of its settings"
-    if not (dataclasses.is_dataclass(settings) and vars(settings)["__dataclass_params__"].frozen):
-        return "Config is not a frozen dataclass; expected @dataclass(frozen=True, kw_only=True)"
+    if problem := class_problem(settings):
+        return problem
     has_weight = any(f.name == "weight" for f in dataclasses.fields(settings))
     if issubclass(kind, RewardTermComponent) and not has_weight:
         return "Config has no field weight; expected weight: float = knob(0.0, ...), where 0 is off"
@@ -110,7 +110,8 @@ def unused_code(config: Config, setup: RunSetup, set_keys: Collection[str]) -> s
             kind = _load(reference, base, setting)
             untouched = not any(key.startswith(f"{kind.name}.") for key in set_keys)
             if untouched and (why := kind.off(section(config, kind), setup)):
-                return f"{setting} = {reference} has no effect: {why}"
+                return (f"{setting} = {reference} has no effect: {why}; --help {kind.name} explains its "
+                        "settings")
     return ""
 
 

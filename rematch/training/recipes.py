@@ -33,6 +33,17 @@ def configure(
     `recipe` is the name of a recipe, the path of a YAML file, or the name of a world or the path of a Python
     file with a game, for its default settings.
     """
+    config, set_keys = read_settings(recipe, file, flags, changes)
+    if why := unused_code(config, RunSetup(config), set_keys):
+        raise ConfigError(why)
+    return with_full_paths(config)
+
+
+def read_settings(
+    recipe: str, file: Path | None = None, flags: Sequence[str] = (), changes: Mapping[str, Any] | None = None
+) -> tuple[Config, set[str]]:
+    """As `configure`, also with a component of the user that is off, for its help; and the keys that are set.
+    """
     layers = [(source, layer, False) for source, layer in layers_of(recipe)]
     files = {recipe} if recipe.endswith((".yaml", ".yml")) else set()
     if file is not None:
@@ -83,9 +94,15 @@ def configure(
     if config.device == "auto":
         config = settings.apply(config, {"device": chosen_device(setup)}, "device auto")
     set_keys = {key for layer in [flag_layer, *(layer for _, layer, _ in layers)] for key in layer}
-    if why := unused_code(config, setup, set_keys):
-        raise ConfigError(why)
-    return config
+    return config, set_keys
+
+
+def with_full_paths(config: Config) -> Config:
+    """The same settings with full paths of the user's files: commands in other folders find them too."""
+    changes: dict[str, Any] = {key: tuple(map(user_code.absolute, settings.get(config, key)))
+                               for key in CODE_SETTINGS[:2]}
+    changes["network.module"] = user_code.absolute(config.network.module)
+    return settings.replace(config, changes)
 
 
 COMPLETE = 0.9  # fraction of all settings from which a file counts as a complete list
@@ -133,7 +150,7 @@ def _refuse_unused(config: Config, layer: Mapping[str, Any], source: str, setup:
 def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[str, Any]]]:
     """(source, settings) of a recipe, after those of the recipe that its `like` names, and so on."""
     known = recipes()
-    if recipe not in known:
+    if recipe not in known and not registry.is_file(recipe):
         registry.note_old_name(recipe)
         recipe = registry.present_name(recipe)
     recipe = known_name(recipe, list(dict.fromkeys([*known, *registry.names()])))

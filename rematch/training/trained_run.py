@@ -15,6 +15,7 @@ from rematch.agents.learners.q_policy import QPolicy
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
+from rematch.core.system.user_code import described
 from rematch.core.world import World
 from rematch.curriculum.levels import LevelProgress, restart_on, stored_level
 from rematch.storage.run_folder import Run
@@ -113,7 +114,8 @@ def load_folder(folder: Path) -> TrainedRun:
                 learner.policy.set(checkpoint.parts[Learners.name][role]["weights"])
             curriculum = stored_level(config, checkpoint.parts)
         except STATE_ERRORS as error:
-            raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {error}") from None
+            why = described(error)
+            raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {why}") from None
         step = checkpoint.iteration * config.games * config.steps
         return TrainedRun(
             run.folder, config, agents.players, run.history, checkpoint.iteration, step, curriculum

@@ -9,13 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rematch import api
 from rematch.core import config as settings
 from rematch.core.config import known_name
 from rematch.core.errors import ConfigError
 from rematch.reporting.result import Block, Printable, Table
 from rematch.training.config import defaults_of, no_effect
-from rematch.training.recipes import layers_of
+from rematch.training.recipes import layers_of, read_settings
 from rematch.training.setup import RunSetup
 
 RUN = "run"  # section of the settings that belong to no component
@@ -99,7 +98,7 @@ def describe_settings(
     flags: Sequence[str] = (),
 ) -> SettingsTable:
     """Every setting of a recipe with its value; `changes`, `file` and `flags` as in training."""
-    config = api.configure(recipe, file, flags, changes)
+    config, _ = read_settings(recipe, file, flags, changes)
     layers = layers_of(recipe)
     if file is not None:
         layers.append((str(file), settings.read_yaml(file.read_text(), str(file))))

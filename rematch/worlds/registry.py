@@ -7,13 +7,12 @@ example `chess = "my_package.chess:GAME"`.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from rematch.core.config import nearest
+from rematch.core.config import class_problem, nearest
 from rematch.core.errors import ConfigError, UserCodeError
 from rematch.core.settings.setting_names import note_renamed
 from rematch.core.system import user_code
@@ -24,8 +23,8 @@ ALIASES = {"gym": "gymnasium"}  # old name -> present name: in recipes, stored r
 
 
 def present_name(name: str) -> str:
-    """The name that a game has now; `name` itself where it was never renamed."""
-    return ALIASES.get(name, name)
+    """The name that a game has now: the full path of a file; `name` itself where it was never renamed."""
+    return file_reference(name) if is_file(name) else ALIASES.get(name, name)
 
 
 def note_old_name(name: str) -> None:
@@ -81,7 +80,7 @@ def typed_name(name: str) -> str:
 
 def title(name: str) -> str:
     """The name of a game for headings: of a file its stem."""
-    return Path(name.rpartition(":")[0]).stem if is_file(name) else name
+    return Path(file_reference(name).rpartition(":")[0]).stem if is_file(name) else name
 
 
 def is_user_game(name: str) -> bool:
@@ -105,9 +104,8 @@ def _with_build(game: Game, reference: str) -> Game:
 
 def _check(game: Game, reference: str) -> None:
     """ConfigError for a user's game whose settings or spec cannot be made."""
-    if not (dataclasses.is_dataclass(game.Config) and vars(game.Config)["__dataclass_params__"].frozen):
-        raise ConfigError(f"game = {reference}: Config is not a frozen dataclass; expected "
-                          "@dataclass(frozen=True, kw_only=True)")
+    if problem := class_problem(game.Config):
+        raise ConfigError(f"game = {reference}: {problem}")
     try:
         game.spec(game.Config())
     except ConfigError:

@@ -221,6 +221,14 @@ def test_unknown_case_is_refused_with_the_known_names() -> None:
         same_run.chosen(cases, ["bgi"])
 
 
+def test_resumed_run_that_differs_is_reported_where_the_whole_run_has_an_exception() -> None:
+    whole = same_run.Outcome("a", "exception", "known")
+    resumed = same_run.Outcome("a", "differs", "resumed: x")
+    assert same_run.worse(whole, resumed) is resumed
+    assert same_run.worse(whole, same_run.Outcome("a", "exception", "resumed: known")) is whole
+    assert same_run.worse(same_run.Outcome("a", "equal"), resumed) is resumed
+
+
 def test_summary_names_the_first_leaf_and_the_first_metric() -> None:
     assert same_run.summary(DIFFERENCES) == (
         "2 leaves; first checkpoint/learner/weights: differs; in the log first metrics.jsonl/0/kl")

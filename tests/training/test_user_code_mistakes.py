@@ -54,6 +54,19 @@ MISTAKES = {
     "term: raises": ("novelty_by_hash.py", TERM, "np.add.at(self.table, index, 1)", "self.tables[0] += 1",
                      r"component hash_novelty failed in after_rollout: AttributeError: .*"
                      r"\(mine.py line 35, in score\)"),
+    "term: state": ("novelty_by_hash.py", TERM, 'return {"table": self.table}', "return self.table",
+                    "Counts of hash_novelty: state_dict returned ndarray, expected a dict of arrays"),
+    "term: metric": ("novelty_by_hash.py", TERM, "float((self.scorers[role].table > 0).sum())", "'many'",
+                     "component hash_novelty: the metric pursuer/hash_novelty_cells is 'many', expected a "
+                     "number"),
+    "term: type of a setting": ("novelty_by_hash.py", TERM, "bins: int", "bins: list[int]",
+                                r"the type of Config.bins is list\[int\]; expected int, float, bool, str or"),
+    "term: unknown type": ("novelty_by_hash.py", TERM, "bins: int", "bins: Int",
+                           "a type of Config is not known: name 'Int' is not defined"),
+    "term: no default": ("novelty_by_hash.py", TERM, 'float = knob(0.0, "weight of the reward term; 0: off", '
+                         "low=0)", "float", "Config.weight has no default; expected weight = knob"),
+    "component: state": ("stop_at_entropy.py", STOP, 'return {"count": self.count}', "return self.count",
+                         "component stop_at_entropy: state_dict returned int, expected a dict"),
     "component: base class": ("stop_at_entropy.py", STOP, "StopAtEntropy(Component)", "StopAtEntropy",
                               "expected a subclass of rematch.core.component.Component"),
     "component: constructor": ("stop_at_entropy.py", STOP, "self.count = 0 ", "self.count = self.nothing ",
@@ -94,6 +107,36 @@ def test_mistake_is_one_line(mistake: str, folder: Path, capsys: pytest.CaptureF
     assert main.main(["train", "quick", *SMALL, *flags, "--name", "mine"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and re.search(line, error), error
+
+
+def test_help_of_a_term_needs_no_weight(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user reads the help to learn which settings the term has."""
+    (folder / "mine.py").write_text((EXAMPLES / "novelty_by_hash.py").read_text())
+    assert main.main(["train", "quick", *TERM[:2], "--help", "hash_novelty"]) == 0
+    assert "--hash_novelty.weight" in capsys.readouterr().out
+    assert main.main(["train", "quick", *TERM[:2]]) == 2
+    assert "hash_novelty.weight is 0; --help hash_novelty explains its settings" in capsys.readouterr().err
+
+
+def test_state_that_cannot_be_loaded_names_file_and_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (EXAMPLES / "novelty_by_hash.py").read_text()
+    (folder / "mine.py").write_text(text.replace('tree["table"]', 'tree["tables"]'))
+    assert main.main(["train", "quick", *SMALL, *TERM, "--name", "mine", "--max-minutes", "0.0001"]) == 0
+    user_code.allow_everything()
+    assert main.main(["resume", "mine"]) == 2
+    assert "(mine.py line 42, in load_state_dict)" in capsys.readouterr().err
+
+
+def test_run_is_found_from_another_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.py").write_text((EXAMPLES / "novelty_by_hash.py").read_text())
+    assert main.main(["train", "quick", *SMALL, *TERM, "--name", "mine"]) == 0
+    (folder / "elsewhere").mkdir()
+    user_code.allow_everything()
+    with contextlib.chdir(folder / "elsewhere"):
+        assert main.main(["resume", str(folder / "runs/mine")]) == 0
+    assert "is complete" in capsys.readouterr().out
 
 
 def test_weight_zero_that_was_typed_is_accepted(folder: Path) -> None:

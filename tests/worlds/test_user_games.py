@@ -13,6 +13,7 @@ import pytest
 import rematch
 from rematch.cli import main
 from rematch.core.system import user_code
+from rematch.worlds import registry
 
 EXAMPLE = Path(rematch.__file__).parents[1] / "examples/tic_tac_toe.py"
 SMALL = ["--games", "4", "--steps", "9", "--total_steps", "72", "--network.hidden", "8",
@@ -135,6 +136,24 @@ def test_greedy_evaluation_counts_equal_games_once(folder: Path, capsys: pytest.
     assert main.main(["eval", "mine", "--games", "40"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"player \(learnt\) +centre +40 +", out) and "nothing is random" not in out
+
+
+def test_recipe_that_names_a_game_by_a_relative_path(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its runs are those of the file: they meet its players, also from another folder, and have its name."""
+    write_game(folder)
+    (folder / "mine.yaml").write_text("game: ./game.py\n")
+    assert main.main(["train", "mine.yaml", *SMALL, "--name", "mine", "--allow-code"]) == 0
+    assert f"game: {folder}/game.py:GAME" in (folder / "runs/mine/config.yaml").read_text()
+    assert main.main(["eval", "./game.py", "--players", "mine,centre", "--games", "4", "--allow-code"]) == 0
+    capsys.readouterr()
+    (folder / "elsewhere").mkdir()
+    with contextlib.chdir(folder / "elsewhere"):
+        assert main.main(["eval", str(folder / "runs/mine"), "--games", "4", "--allow-code"]) == 0
+    assert main.main(["runs"]) == 0
+    assert re.search(r"^mine +game +72", capsys.readouterr().out, re.MULTILINE)
+    assert registry.title("./game.py") == registry.title("game.py:GAME") == "game"
 
 
 def test_file_imports_files_beside_it_and_their_changes_are_noticed(

@@ -86,7 +86,7 @@ class Check:
             if resume and out.fine and case.resume != "episode":
                 half = self.baseline.half(case, source)
                 resumed = self._resume(half.folder, place / "resumed")
-                out = self._judged(case, "resumed: ", new, resumed) if out.status == "equal" else out
+                out = worse(out, self._judged(case, "resumed: ", new, resumed))
                 out.old_seconds = old.seconds
             return out
         except (CheckError, ConfigError) as error:
@@ -123,6 +123,11 @@ class Check:
         elif differences:
             out.status, out.detail = "exception", f"{prefix}{', '.join(names)} ({len(differences)} leaves)"
         return out
+
+
+def worse(run: Outcome, resumed: Outcome) -> Outcome:
+    """Of the two comparisons of a case the one to report: a resumed run that differs is never hidden."""
+    return resumed if run.status == "equal" or not resumed.fine else run
 
 
 def summary(differences: Sequence[Difference]) -> str:

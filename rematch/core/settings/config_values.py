@@ -13,6 +13,7 @@ from rematch.core.settings.setting_names import known_name
 TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 # digits of ASCII, with an underscore between two of them at most
 NUMBER = re.compile(r"\s*[+-]?(\d+_)*\d*\.?(\d+_)*\d*([eE][+-]?\d+)?\s*", re.ASCII)
+SETTING_TYPES = (int, float, bool, str)  # and tuples of one of them
 Metadata = Mapping[str, Any]  # of a dataclass field that `knob` made
 
 
@@ -85,6 +86,14 @@ def has_type(kind: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return kind not in (int, float, str)
     return kind not in (int, float, bool, str) or isinstance(value, int | float if kind is float else kind)
+
+
+def is_setting_type(kind: Any) -> bool:
+    """Whether a field of this type can be read from a flag and from YAML."""
+    if typing.get_origin(kind) is tuple:
+        items = typing.get_args(kind)
+        return len(items) == 2 and items[1] is ... and items[0] in SETTING_TYPES
+    return kind in SETTING_TYPES
 
 
 def in_range(value: Any, metadata: Metadata) -> bool:

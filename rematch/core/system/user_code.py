@@ -32,7 +32,7 @@ _digests: dict[Path, str] = {}  # file of the user -> digest of its bytes when i
 
 def allow(references: Iterable[str]) -> None:
     """Allow these references, which the user named."""
-    _allowed.update(references)
+    _allowed.update(map(absolute, references))
 
 
 def allow_everything(allowed: bool = True) -> None:
@@ -42,7 +42,7 @@ def allow_everything(allowed: bool = True) -> None:
 
 
 def is_allowed(reference: str) -> bool:
-    return _everything or reference in _allowed
+    return _everything or absolute(reference) in _allowed
 
 
 def child_flags() -> list[str]:

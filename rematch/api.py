@@ -21,7 +21,7 @@ from rematch.reporting.console import Console
 from rematch.reporting.result import PrintableRun
 from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.storage.checkpoint import Checkpoint
-from rematch.storage.run_folder import FAILED_EVENT, Run
+from rematch.storage.run_folder import CODE_FAILED, FAILED_EVENT, Run
 from rematch.training import memory_estimate
 from rematch.training.config import Config, start_notes
 from rematch.training.config import default as default
@@ -227,8 +227,9 @@ def _run_loop(
         saved = first if trainer.log.saved_iteration is None else trainer.log.saved_iteration
         repeated = f", inside a long operation; a resumed run repeats what follows iteration {saved}"
     except (LearnError, ComponentError, UserCodeError) as error:  # `rematch status` reads this event
-        event = {"event": FAILED_EVENT, "why": str(error), "iteration": clock.iteration, "time": time.time()}
-        run.timing(event)
+        cause = "learning" if isinstance(error, LearnError) else CODE_FAILED
+        run.timing({"event": FAILED_EVENT, "cause": cause, "why": str(error), "iteration": clock.iteration,
+                    "time": time.time()})
         raise
     finally:
         display.stop()

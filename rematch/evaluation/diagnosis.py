@@ -1,7 +1,7 @@
-"""Likely causes of alarms: rules that read a run's own numbers, each with the number as evidence.
+"""Likely causes of alarms and of weak play: rules that read a run's own numbers, each with its evidence.
 
-A rule looks at the iterations and evaluations from the first step of an alarm to its last. The number is a
-fact; that it is the cause is a judgement.
+A rule looks at the iterations and evaluations from the first step of an alarm to its last; for a verdict that
+reports weak play, at the whole run. The number is a fact; the cause and the remedy are a judgement.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rematch.core.config import has_effect
 from rematch.core.spec import Role, Spec
 from rematch.evaluation.evaluation import Evaluation
+from rematch.evaluation.text import verdict_word
 from rematch.evaluation.verdict import Alarm, role_progress
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ Row = Mapping[str, Any]
 LARGE_RATIO = 5.0  # of the rewards of two roles per step
 TINY_KL = 1e-7  # nats; an update with a smaller KL changes nothing
 LARGE_KL = 0.05  # nats; an update with a larger KL changes too much at once (usual targets: 0.01 to 0.02)
+FEW_GAMES = 16  # games that end in an iteration; with fewer the estimate of a win or loss is noise
+WEAK = "weak"  # kind of a verdict that is treated as an alarm over the whole run
+WEAK_WORDS = ("forgetting", "balanced but weak", "weak", "declining")  # of verdicts
 NEAR_FLOOR = 0.05  # distance to the lowest entropy: nats per action; fraction of the maximum if discrete
 
 
@@ -40,13 +44,31 @@ class Evidence:
 
 
 def likely_causes(alarm: Alarm, run: Evidence) -> list[str]:
-    """The causes that the numbers during an alarm support, the strongest kind first."""
+    """The causes that the numbers during an alarm support, the strongest kind first, each with a remedy."""
     rows = [row for row in run.metrics if alarm.first <= row.get("step", -1) <= alarm.last]
     history = [entry for entry in run.history if alarm.first <= entry.step <= alarm.last]
-    rules = (no_learning(run, rows), no_improvement(run, alarm), reward_asymmetry(run, rows, history),
-             alternating_roles(run, alarm, history), low_entropy(run, rows), large_updates(run, rows),
-             constant_columns(run), no_past_opponents(run, alarm))
-    return [cause for rule in rules for cause in rule]
+    rules = (
+        (no_learning(run, rows), "check its learning rate"),
+        (no_improvement(run, alarm), "train longer, or let it learn against scripted players (league.bots)"),
+        (reward_asymmetry(run, rows, history), "scale the rewards of the world to the same size"),
+        (alternating_roles(run, alarm, history), "set schedule.kind to simultaneous"),
+        (low_entropy(run, rows), "raise the weight of the entropy bonus"),
+        (large_updates(run, rows), "lower the learning rate, or set ppo.target_kl to 0.02"),
+        (constant_columns(run), "compare these columns with the rules of the world"),
+        (no_past_opponents(run, alarm), "set league.opponent_share to 0.3"),
+        (no_regularizer(run, alarm), "set ppo.magnet_weight to 0.1"),
+        (no_scripted_opponents(run, alarm), "set league.bots to names of scripted players"),
+        (few_games(rows, alarm), "set games to a larger number"),
+    )
+    return [f"{cause}. To try: {remedy}." for causes, remedy in rules for cause in causes]
+
+
+def verdict_causes(verdict: str, run: Evidence) -> list[str]:
+    """As `likely_causes`, over the whole run, for a verdict that reports weak play; empty for other words."""
+    if verdict_word(verdict) not in WEAK_WORDS or not run.history:
+        return []
+    whole = Alarm(kind=WEAK, first=0, last=run.history[-1].step, text=verdict)
+    return likely_causes(whole, run)
 
 
 def _mean(rows: Sequence[Row], key: str) -> float | None:
@@ -71,7 +93,7 @@ def no_learning(run: Evidence, rows: Sequence[Row]) -> Iterator[str]:
 def no_improvement(run: Evidence, alarm: Alarm) -> Iterator[str]:
     """Roles that were not better against scripted opponents at the end of a large gap than at first."""
     last = [entry for entry in run.history if entry.step <= alarm.last]
-    if alarm.kind != "gap" or not last:
+    if alarm.kind not in ("gap", WEAK) or not last:
         return
     first = next(entry for entry in run.history if entry.level == last[-1].level)
     for entry in role_progress(first, last[-1]):
@@ -109,13 +131,13 @@ def alternating_roles(run: Evidence, alarm: Alarm, history: Sequence[Evaluation]
         if before is not None and after is not None and after.rate > before.rate:
             yield (f"best-response dynamics: schedule.kind is {kind} and only {role} learned in phase "
                    f"{history[-1].phase}; its win rate went from {before.rate:.3f} to {after.rate:.3f}")
-    elif alarm.kind == "gap":
+    elif alarm.kind in ("gap", WEAK):
         counts: dict[str, int] = {}
         for entry in history:
             counts[str(entry.role)] = counts.get(str(entry.role), 0) + 1
         turns = ", ".join(f"{role} in {count}" for role, count in counts.items())
         yield (f"best-response dynamics: schedule.kind is {kind}; role that learned before each of the "
-               f"{len(history)} evaluations during the alarm: {turns}")
+               f"{len(history)} evaluations: {turns}")
 
 
 def low_entropy(run: Evidence, rows: Sequence[Row]) -> Iterator[str]:
@@ -160,5 +182,29 @@ def constant_columns(run: Evidence) -> Iterator[str]:
 def no_past_opponents(run: Evidence, alarm: Alarm) -> Iterator[str]:
     """Training without past policies: old weaknesses can return unseen."""
     usable = not has_effect(run.config, "league.opponent_share")
-    if alarm.kind == "swing" and usable and run.config.league.opponent_share == 0:
+    if alarm.kind in ("swing", WEAK) and usable and run.config.league.opponent_share == 0:
         yield "no past policies among the opponents in training: league.opponent_share is 0"
+
+
+def no_regularizer(run: Evidence, alarm: Alarm) -> Iterator[str]:
+    """Weak play after training without the magnet, which keeps old skills."""
+    usable = not has_effect(run.config, "ppo.magnet_weight")
+    if alarm.kind == WEAK and usable and run.config.ppo.magnet_weight == 0:
+        yield "no regularizer keeps old skills: ppo.magnet_weight is 0"
+
+
+def no_scripted_opponents(run: Evidence, alarm: Alarm) -> Iterator[str]:
+    """Weak play against scripted players that training never played."""
+    usable = not has_effect(run.config, "league.bots")
+    if alarm.kind == WEAK and usable and not run.config.league.bots:
+        yield "no scripted players among the opponents in training: league.bots is empty"
+
+
+def few_games(rows: Sequence[Row], alarm: Alarm) -> Iterator[str]:
+    """Updates from a handful of games: an outcome is then mostly luck."""
+    counts = [row["games"] for row in rows if type(row.get("games")) is int]
+    if alarm.kind != WEAK or len(counts) < 2:
+        return
+    per_iteration = (counts[-1] - counts[0]) / (len(counts) - 1)
+    if per_iteration < FEW_GAMES:
+        yield f"few games: {per_iteration:.1f} games end in an iteration on average"

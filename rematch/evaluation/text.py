@@ -143,7 +143,9 @@ def evaluation_lines(row: Row) -> list[str]:
     """
     rates = [f"{key} {number(row[key])}" for key in ("SR_P", "SR_E") if key in row]
     phrases = [*rates, *rate_phrases(row), *return_phrases(row)] or [score_phrase(row)]
-    head = [f"Eval at step {human(row.get('step'))}", f"Phase {row.get('phase', '-')}", level_phrase(row)]
+    phase = row.get("phase", "-")  # the iteration where all roles learn together
+    phase = f"iteration {phase}" if isinstance(phase, int) else f"Phase {phase}"
+    head = [f"Eval at step {human(row.get('step'))}", phase, level_phrase(row)]
     lines = [clean(f"{', '.join(filter(None, head))}: {', '.join(phrases)}")]
     for player, opponent, games, score, bounds, bot, bot_score, _, level in match_cells(row)[1:]:
         baseline = f"; baseline {bot} {bot_score}: {level}" if bot != "-" else ""

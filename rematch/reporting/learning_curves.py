@@ -120,13 +120,15 @@ def _caption(games: set[Any], iterations: int, omitted_roles: int, one_seat: boo
 
 
 def _matches(figure: Figure, history: Sequence[Row], roles: Sequence[str]) -> None:
-    """Head to head, then a panel for the scripted opponents of every role."""
+    """Head to head where there are several roles, then a panel for the scripted opponents of every role."""
     shown = roles[:MOST_ROLES] or [""]
-    columns = 1 + len(shown)
-    grid = figure.add_gridspec(1, columns, left=0.045, right=0.865, top=0.895, bottom=0.51, wspace=0.76)
-    _head_to_head(figure.add_subplot(grid[0]), history, roles)
+    head = len(roles) != 1 or any(_rates(row) or row.get("exact") for row in history)
+    grid = figure.add_gridspec(1, head + len(shown), left=0.045, right=0.865, top=0.895, bottom=0.51,
+                               wspace=0.76)
+    if head:
+        _head_to_head(figure.add_subplot(grid[0]), history, roles)
     for i, role in enumerate(shown):
-        panel = figure.add_subplot(grid[1 + i])
+        panel = figure.add_subplot(grid[head + i])
         _draw_curves(panel, _opponents(history, role)[:MOST_OPPONENTS], history)
         _finish(panel, f"{role or 'score'} against scripted opponents", "score (win 1, draw ½)", history)
 

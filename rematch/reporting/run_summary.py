@@ -23,7 +23,7 @@ from rematch.core.system.progress import PROGRESS
 from rematch.curriculum import archive_files
 from rematch.curriculum.levels import stored_level
 from rematch.evaluation import payoff_matrix
-from rematch.evaluation.diagnosis import Evidence, likely_causes
+from rematch.evaluation.diagnosis import Evidence, likely_causes, verdict_causes
 from rematch.evaluation.evaluation import Evaluation, MatchUp, read_history
 from rematch.evaluation.match import Scoreboard
 from rematch.evaluation.past_policies import evenly_spaced, load_past_policies
@@ -111,9 +111,12 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
         "rollbacks": run.attempt(lambda: _rollbacks(run)) or {"events": [], "log": []},
     }
     result["observations"] = run.attempt(lambda: _observations(path)) or {}
-    result["alarms"] = []
+    result["alarms"], result["causes"] = [], []
     if config is not None and spec is not None:
-        result["alarms"] = run.attempt(lambda: _alarms(run, result["observations"])) or []
+        evidence = Evidence(config=config, spec=spec, metrics=run.metrics, history=run.evaluations,
+                            observations=result["observations"])
+        result["alarms"] = run.attempt(lambda: _alarms(evidence)) or []
+        result["causes"] = run.attempt(lambda: list(map(clean, verdict_causes(verdicts[0], evidence)))) or []
     result["missing"] = run.attempt(lambda: _missing(run, result, folder)) or []
     result |= _provenance(run, named)
     result["problems"] = run.problems
@@ -192,12 +195,9 @@ def _observations(path: Path) -> dict[str, list[Row]]:
     return {role: [dict(column) for column in columns] for role, columns in stored.items()}
 
 
-def _alarms(run: Folder, observations: dict[str, list[Row]]) -> list[Row]:
-    assert run.config is not None and run.spec is not None
-    evidence = Evidence(config=run.config, spec=run.spec, metrics=run.metrics, history=run.evaluations,
-                        observations=observations)
-    return [asdict(alarm) | {"causes": [clean(cause) for cause in likely_causes(alarm, evidence)]}
-            for alarm in alarms(run.evaluations, run.config.evaluation)]
+def _alarms(run: Evidence) -> list[Row]:
+    return [asdict(alarm) | {"causes": [clean(cause) for cause in likely_causes(alarm, run)]}
+            for alarm in alarms(run.history, run.config.evaluation)]
 
 
 def _curriculum(run: Folder) -> Row:

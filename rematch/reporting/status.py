@@ -25,7 +25,7 @@ from rematch.evaluation.text import clean, human, interval, number, standing, ve
 from rematch.evaluation.verdict import alarms
 from rematch.reporting.text import aligned, duration, learning_sentence, milestone_lines, typical_speed
 from rematch.storage.checkpoint import Checkpoint
-from rematch.storage.run_folder import FAILED_EVENT, Run
+from rematch.storage.run_folder import CODE_FAILED, FAILED_EVENT, Run
 from rematch.storage.run_lock import lock_holder
 from rematch.worlds import registry
 
@@ -55,7 +55,7 @@ def status(folder: Path) -> dict[str, Any]:
     needs_code = outline is not None and config is None
     facts["next"] = _next(folder, facts, config)
     if needs_code:
-        facts["next"] = f"rematch status {folder} {user_code.FLAG}"
+        facts["next"] += f" {user_code.FLAG}"
     alarmed = facts["alarms"] or facts["broken"] or verdict_word(facts["verdict"]) == "collapsed"
     facts["exit"] = ALARM if alarmed else STOPPED if facts["state"] == "stopped" else FINE
     facts["lines"] = [clean(line) for line in _lines(facts)]
@@ -144,7 +144,17 @@ def _recent(evaluation: Evaluation, names: Mapping[str, str]) -> dict[str, Any]:
                     for role, rate in evaluation.rates.items()}
     row["returns"] = {role: {key: getattr(entry, key) for key in ("mean", "low", "high", "games")}
                       for role, entry in evaluation.returns.items()}
+    row["strength"] = _strength_of(evaluation)
     return row
+
+
+def _strength_of(evaluation: Evaluation) -> dict[str, Any]:
+    """The mean score against the scripted opponents of an evaluation; empty where it played none."""
+    if not evaluation.matches:
+        return {}
+    score, below, above = evaluation.strength(evaluation.match_ups)
+    return {"score": score, "low": score - below, "high": score + above,
+            "match_ups": len(evaluation.matches), "games": min(entry.games for entry in evaluation.matches)}
 
 
 def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,7 +171,9 @@ def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {"steps_per_second": rate, "seconds_left": remaining, "last_event": last}
     if events and events[-1]["event"] == FAILED_EVENT:  # the newest event: the run was not resumed after it
         reason = clean(events[-1].get("why", ""))
-        out |= {"alarms": [*facts["alarms"], reason], "verdict": f"collapsed: {reason}"}
+        out |= {"alarms": [*facts["alarms"], reason], "last_event": FAILED_EVENT}
+        if events[-1].get("cause") != CODE_FAILED:  # an exception in code says nothing about the agents
+            out["verdict"] = f"collapsed: {reason}"
     return out
 
 
@@ -266,6 +278,8 @@ def _state(facts: Mapping[str, Any]) -> str:
         return f"running (locked by {facts['holder'] or 'another process'})"
     if facts["state"] == "complete":
         return f"complete ({facts['ended']})" if facts["ended"] else "complete"
+    if facts["last_event"] == FAILED_EVENT:
+        return "failed"
     last = f" (last event: {facts['last_event']})" if facts["last_event"] else ""
     return f"stopped before its end{last}"
 
@@ -278,6 +292,9 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
         return
     if not rows[-1]["rates"] and rows[-1]["returns"]:
         yield from _return_table(rows)
+        return
+    if not rows[-1]["rates"]:
+        yield from _score_table(facts)
         return
     roles, names = list(rows[-1]["rates"]), facts["rate_names"]
     exact = any(row["nash_conv"] is not None for row in rows)  # the world can be solved
@@ -294,8 +311,28 @@ def _table(facts: Mapping[str, Any]) -> Iterator[str]:
                       *([number(row["nash_conv"])] if exact else []), games, str(row["rollbacks"]),
                       human(row["step"]), *([str(row["level_name"] or "-")] if levels else [])])
     yield from aligned([[clean(cell)[:40] for cell in row] for row in cells])
-    if facts["evaluations"] > len(rows):
-        yield f"({facts['evaluations'] - len(rows)} earlier evaluations in history.json)"
+    yield from _after_table(facts)
+
+
+def _score_table(facts: Mapping[str, Any]) -> Iterator[str]:
+    """The newest evaluations of a world with one role and several seats: scores against scripted players."""
+    rows = facts["recent"]
+    exact = any(row["nash_conv"] is not None for row in rows)
+    cells = [[_phase_title(rows), "mean score", "scripted opponents", *(["NashConv"] if exact else []),
+              "games of each", "steps"]]
+    for row in rows:
+        score = row["strength"]
+        cells.append([str(row["phase"]), f"{number(score.get('score'))} {interval(score)}",
+                      str(score.get("match_ups", "-")), *([number(row["nash_conv"])] if exact else []),
+                      str(score.get("games", "-")), human(row["step"])])
+    yield from aligned([[clean(cell)[:40] for cell in row] for row in cells])
+    yield from _after_table(facts)
+
+
+def _after_table(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Evaluations that the table leaves out, and the match-ups by their standing."""
+    if facts["evaluations"] > len(facts["recent"]):
+        yield f"({facts['evaluations'] - len(facts['recent'])} earlier evaluations in history.json)"
     counts = facts["standings"]
     if any(counts.values()):
         yield ("match-ups relative to the best scripted player: "

@@ -96,7 +96,9 @@ def learning_sentence(rows: Sequence[Row]) -> str:
                        for role, count in counts.items())
     phases = [(" and ".join(entry) or "no role", len(list(group))) for entry, group in groupby(learned)]
     newest = ", ".join(f"{role} {count}" for role, count in phases[-NEWEST_PHASES:])
-    return clean(f"learning in {len(rows)} iterations: {shares}; iterations of the newest phases: {newest}")
+    which = "the newest " if rows[0].get("iteration", 1) > 1 else ""  # only the end of a long log is read
+    return clean(f"learning in {which}{len(rows)} iterations: {shares}; iterations of the newest phases: "
+                 f"{newest}")
 
 
 def progress_line(step: int, total: int, metrics: Row, rate: float | None = None) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from rematch.storage.atomic_files import record_read_failure
+from rematch.worlds import registry
 
 Row = Mapping[str, Any]
 
@@ -175,7 +176,7 @@ def title(run: Path) -> str:
         for line in read(run, "config.yaml").decode("utf-8", "replace").splitlines():
             if re.match(r"(name|recipe|game|world):.{,200}$", line):
                 value = yaml.safe_load(line.partition(":")[2])
-                names += [value] if isinstance(value, str) and value else []
+                names += [registry.title(value)] if isinstance(value, str) and value else []
     except (Unreadable, yaml.YAMLError, ValueError, RecursionError):
         pass
     return " · ".join(dict.fromkeys(names))[:200] or "A run"

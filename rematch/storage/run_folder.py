@@ -53,7 +53,8 @@ from rematch.storage.checkpoint_store import CheckpointStore
 from rematch.storage.policy_files import FILE_NAME, POLICY_FOLDER
 from rematch.storage.run_lock import LOCK_FILE, RunLock, lock_holder
 
-FAILED_EVENT = "failed"  # in timing.jsonl: a weight or a gradient is not finite
+FAILED_EVENT = "failed"  # in timing.jsonl: a weight or a gradient is not finite, or code raised an exception
+CODE_FAILED = "code"  # cause of such an event: an exception in a component or in code of the user
 CONFIG_FILE, HISTORY_FILE, TIMING_FILE = "config.yaml", "history.json", "timing.jsonl"
 TRAIN_LOG, METRICS_FILE, EVENTS_FILE = "train.log", "metrics.jsonl", "events.jsonl"
 PAST_FOLDER = "past"

@@ -26,6 +26,7 @@ class Report(NamedTuple):
         for run in self.facts["runs"]:
             out += [f"PROBLEM: {run['label']}: {problem}" for problem in run["problems"]]
             out.append(f"{run['label']}: {run['verdict']}")
+            out += [f"  likely cause: {cause}" for cause in run["causes"]]
         if self.facts.get("quick"):
             out.append("--quick: no games were played; a payoff matrix is shown only where one was stored")
         return [*out, f"report  {self.page}"]

@@ -137,6 +137,8 @@ class Defaults:
     rate_names: Mapping[str, str] = field(default_factory=dict)  # role -> name of its win rate in logs
     indifferent: tuple[str, ...] = ()  # settings in which a policy may differ from the match
     random: bool | None = None  # False: deterministic, so greedy players repeat one game; None: not stated
+    text: Callable[[Any, int, int], str] | None = None
+    """(world, row, seat) -> that game as this seat sees it, for `rematch play`; None: observed numbers."""
     rare_results: bool = False  # True: random play may earn no reward and have no winner (conformance test)
     slow_bots: tuple[str, ...] = ()  # bots that play only where they are named
     evaluation_games: int = 1000  # games of an evaluation without a number

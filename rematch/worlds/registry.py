@@ -80,7 +80,8 @@ def typed_name(name: str) -> str:
 
 def title(name: str) -> str:
     """The name of a game for headings: of a file its stem."""
-    return Path(file_reference(name).rpartition(":")[0]).stem if is_file(name) else name
+    file = name if name.endswith(".py") else name.rpartition(":")[0]
+    return Path(file).stem if is_file(name) else name
 
 
 def is_user_game(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Likely causes of alarms: each rule finds its cause, and finds nothing in a healthy run."""
+"""Likely causes of alarms and of weak play: each rule finds its cause, and finds nothing in a healthy run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.evaluation_rows import match_row, rate_row
 
 from rematch import api
 from rematch.core.config import replace
-from rematch.evaluation.diagnosis import Evidence, entropy_floor, likely_causes
+from rematch.evaluation.diagnosis import Evidence, entropy_floor, likely_causes, verdict_causes
 from rematch.evaluation.evaluation import Evaluation
 from rematch.evaluation.verdict import Alarm
 
@@ -48,7 +48,7 @@ def test_healthy_run_has_no_cause() -> None:
 def test_cause_role_that_does_not_learn() -> None:
     (text,) = likely_causes(GAP, evidence(rows={"evader/lr": 0.0, "evader/kl": 0.0}))
     assert text == ("evader did not learn: learning rate 0, mean KL of its updates 0.0e+00 over 3 "
-                    "iterations")
+                    "iterations. To try: check its learning rate.")
     (text,) = likely_causes(GAP, evidence(rows={"evader/updates": 0.0}))
     assert "none of 3 iterations updated it" in text
 
@@ -59,7 +59,8 @@ def test_cause_role_that_does_not_improve() -> None:
     history = [replace_table(entry, scores, int(i > 0)) for i, entry in enumerate(run.history)]
     (text,) = likely_causes(GAP, dataclasses.replace(run, history=history))
     assert text == ("pursuer did not improve: mean score against scripted opponents 0.200 at step 0, 0.200 "
-                    "at step 3,000")
+                    "at step 3,000. To try: train longer, or let it learn against scripted players "
+                    "(league.bots).")
     assert likely_causes(SWING, dataclasses.replace(run, history=history)) == []
 
 
@@ -73,7 +74,7 @@ def test_cause_reward_asymmetry() -> None:
     assert not lopsided.spec.zero_sum
     (text,) = likely_causes(GAP, lopsided)
     assert text == ("reward asymmetry: evader earns +1.76 per step, pursuer -0.04 (a factor of 44), over 3 "
-                    "evaluations")
+                    "evaluations. To try: scale the rewards of the world to the same size.")
     even = evidence(world__survival_bonus=0.5, returns={"pursuer": -40.0, "evader": 88.0})
     assert likely_causes(GAP, even) == []
 
@@ -82,9 +83,9 @@ def test_cause_roles_that_learn_in_turn() -> None:
     alternating = evidence(schedule__kind="alternating")
     (text,) = likely_causes(SWING, alternating)
     assert text == ("best-response dynamics: schedule.kind is alternating and only pursuer learned in phase "
-                    "S3; its win rate went from 0.350 to 0.650")
+                    "S3; its win rate went from 0.350 to 0.650. To try: set schedule.kind to simultaneous.")
     (text,) = likely_causes(GAP, alternating)
-    assert "role that learned before each of the 3 evaluations during the alarm: pursuer in 3" in text
+    assert "role that learned before each of the 3 evaluations: pursuer in 3" in text
 
 
 def test_cause_lowest_entropy() -> None:
@@ -110,7 +111,29 @@ def test_cause_constant_columns() -> None:
 
 def test_cause_no_past_policies() -> None:
     assert likely_causes(SWING, evidence(league__opponent_share=0.0)) == [
-        "no past policies among the opponents in training: league.opponent_share is 0"]
+        "no past policies among the opponents in training: league.opponent_share is 0. To try: set "
+        "league.opponent_share to 0.3."]
+
+
+def test_weak_verdict_has_causes_over_the_whole_run() -> None:
+    changes: dict[str, Any] = {"ppo__magnet_weight": 0.0, "league__bots": (), "schedule__kind": "alternating"}
+    run = evidence(**changes)
+    for number, row in enumerate(run.metrics):
+        row["games"] = 3 * number  # type: ignore[index]
+    causes = verdict_causes("weak: loses to scripted baselines in 2 of 2 match-ups", run)
+    assert [cause.partition(":")[0] for cause in causes] == [
+        "best-response dynamics", "no regularizer keeps old skills",
+        "no scripted players among the opponents in training", "few games"]
+    assert "few games: 3.0 games end in an iteration" in causes[-1]
+    assert all(". To try: " in cause for cause in causes)
+    assert verdict_causes("improving: mean score against scripted opponents 0.1 at first, 0.5 now", run) == []
+    assert not any("regularizer" in cause for cause in likely_causes(GAP, run)), "a gap needs no magnet"
+
+
+def test_weak_verdict_names_no_setting_without_effect() -> None:
+    run = evidence("lattice", learner="lookahead")
+    causes = verdict_causes("weak: loses to scripted baselines in 2 of 2 match-ups", run)
+    assert not any("ppo." in cause for cause in causes)
 
 
 @pytest.mark.parametrize("step", [0, 4000])

@@ -74,6 +74,20 @@ def test_picture_of_a_long_run_is_quick() -> None:
     assert time.process_time() - began < 3
 
 
+def test_one_role_has_no_empty_panel_head_to_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    panels: list[str] = []
+    monkeypatch.setattr(learning_curves, "_finish", lambda axes, title, *rest: panels.append(title))
+    rows = [row | {"rates": {}, "gap": None, "gap_high": None,
+                   "table": [entry for entry in row["table"] if entry["role"] == "evader"]}
+            for row in evaluations(3)]
+    own = [{key: value for key, value in row.items() if "pursuer" not in key} for row in iterations(5)]
+    learning(rows, own, "a card game")
+    assert panels == ["evader against scripted opponents"]
+    learning(evaluations(3), iterations(5), "two roles")
+    assert panels[1:] == ["trained policies head to head", "pursuer against scripted opponents",
+                          "evader against scripted opponents"]
+
+
 def test_picture_of_hostile_names_and_damaged_rows() -> None:
     history = evaluations(2, opponents=20)
     history[0]["rates"] = None

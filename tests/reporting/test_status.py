@@ -17,6 +17,7 @@ from rematch.cli import main
 from rematch.core.errors import ConfigError
 from rematch.evaluation.text import verdict_text
 from rematch.reporting.status import status
+from rematch.reporting.text import learning_sentence
 from rematch.storage.run_folder import Run
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -110,6 +111,42 @@ def test_status_of_micro_phases_shows_the_learning_of_both_roles(tmp_path: Path)
     text = screen(status(folder))
     assert sentence in text, text
     assert "learning in 6 iterations" in (folder / "report.html").read_text().lower()
+
+
+def test_status_of_one_role_shows_its_scores(tmp_path: Path) -> None:
+    """A card game has no win rates between roles, no gap and no role that learned last."""
+    changes = {"games": 8, "steps": 8, "total_steps": 8 * 8 * 2, "network.hidden": [8], "evaluation.games": 4,
+               "evaluation.every": 1, "evaluation.opponents": ["random", "queue"]}
+    facts = status(api.train("beasty", changes, tmp_path / "run").folder)
+    head, *rows = [line for line in screen(facts).splitlines()
+                   if line.startswith(("iteration ", "1 ", "2 "))]
+    assert head.split() == ["iteration", "mean", "score", "scripted", "opponents", "games", "of", "each",
+                            "steps"]
+    score = facts["recent"][-1]["strength"]
+    assert rows[-1].split()[:2] == ["2", f"{score['score']:.3f}"] and score["match_ups"] == 2
+    assert score["low"] < score["score"] < score["high"] and score["games"] == 4
+
+
+@pytest.mark.parametrize(("cause", "verdict"), [("learning", "collapsed: x is not finite"), ("code", "")])
+def test_failed_run_is_an_alarm_and_code_says_nothing_about_the_agents(
+    cause: str, verdict: str, tmp_path: Path
+) -> None:
+    folder = stopped(tmp_path / "run")
+    event = {"event": "failed", "cause": cause, "why": "x is not finite", "iteration": 3}
+    with (folder / "timing.jsonl").open("a") as file:
+        file.write(json.dumps(event) + "\n")
+    facts = status(folder)
+    assert facts["exit"] == 1 and facts["verdict"] == verdict and facts["alarms"] == ["x is not finite"]
+    text = screen(facts)
+    assert "failed at iteration 1 of 6" in text and "ALARM: x is not finite" in text
+    assert f"next: rematch resume {folder}" in text
+
+
+def test_learning_sentence_says_that_it_covers_the_newest_rows() -> None:
+    rows = [{"iteration": 400 + i, "a/updates": i % 2, "b/updates": 1 - i % 2} for i in range(6)]
+    assert learning_sentence(rows).startswith("learning in the newest 6 iterations: a in 3 (50 %), b in 3")
+    first = [row | {"iteration": row["iteration"] - 399} for row in rows]
+    assert learning_sentence(first).startswith("learning in 6 iterations:")
 
 
 def test_new_run_without_checkpoint_is_stopped(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_evaluation_lines_have_one_line_per_match_up_and_no_clock() -> None:
     assert len(lines) == 3 and all(line.startswith("Eval") for line in lines)
     assert lines == evaluation_lines(evaluated())
     assert lines[0] == (
-        "Eval at step 1.00 M, Phase 1: SR_P 0.520, SR_E 0.480, pursuer wins 0.520 [0.489, 0.551] of 1000 "
+        "Eval at step 1.00 M, iteration 1: SR_P 0.520, SR_E 0.480, pursuer wins 0.520 [0.489, 0.551] of 1000 "
         "games, evader wins 0.480 [0.449, 0.511] of 1000 games, NE-GAP 0.040 (upper bound 0.102)")
     assert lines[1] == ("Eval pursuer (learnt) against flee_straight: score 0.931 [0.913, 0.945] over 1000 "
                         "games; baseline pure_pursuit 0.880: above")
@@ -49,14 +49,14 @@ def test_evaluation_lines_have_one_line_per_match_up_and_no_clock() -> None:
 
 def test_evaluation_lines_name_the_level_of_a_curriculum() -> None:
     line = evaluation_lines(evaluated(level=1, level_name="2-5.5 m, 2 obstacles"))[0]
-    assert line.startswith("Eval at step 1.00 M, Phase 1, level 2 (2-5.5 m, 2 obstacles): SR_P 0.520")
+    assert line.startswith("Eval at step 1.00 M, iteration 1, level 2 (2-5.5 m, 2 obstacles): SR_P 0.520")
 
 
 def test_evaluation_lines_of_one_role_have_the_mean_score() -> None:
     """Head to head there is nothing to tell: both seats play the same policy."""
     table = [match_row("player", "x", 0.7), match_row("player", "y", 0.5)]
     row = {"step": 65_536, "phase": 1, "rates": {}, "table": table}
-    head = "Eval at step 65.5 K, Phase 1: "
+    head = "Eval at step 65.5 K, iteration 1: "
     line = evaluation_lines(row)[0]
     assert line == f"{head}mean score 0.600 [0.579, 0.621] against 2 scripted opponents"
     assert evaluation_lines(row | {"table": []}) == [f"{head}no scripted opponents"]

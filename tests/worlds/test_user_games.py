@@ -172,7 +172,7 @@ def test_file_imports_files_beside_it_and_their_changes_are_noticed(
 
 
 @pytest.mark.parametrize(("words", "line"), [
-    (["play", "./game.py"], "its GAME.human is None"),
+    (["play", "./game.py", "--seat", "3"], "seat = 3: expected a whole number from 1 to 2"),
     (["train", "game"], "nearest: ./game.py"),
     (["train", "quick", "--network", "game.py"], "expected game.py:NAME, a class of that file"),
     (["train", "quick", "--components", "game:Tic"], "there is no module game; nearest: game.py:Tic"),

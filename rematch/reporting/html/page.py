@@ -38,7 +38,7 @@ def page(summary: Row, pictures: Sequence[Pictures]) -> str:
     runs = summary["runs"]
     single = len(runs) == 1
     title = " · ".join(dict.fromkeys(run["title"] for run in runs))[:200]
-    title += "" if single else f", {len(runs)} runs"
+    title = _run_title(runs[0]) if single else f"{title}, {len(runs)} runs"
     shared = [("Verdict" if single else "Verdicts", verdicts), ("Learning curves", strength_sections.curves),
               ("NE gap beside exploitability", strength_sections.gap)]
     body = "".join(_section(name, build, summary)[0] for name, build in shared)
@@ -59,6 +59,12 @@ def page(summary: Row, pictures: Sequence[Pictures]) -> str:
         f'{text(summary["rematch"])}. All rates are shown with sample size and 95 % confidence interval.'
         f"</p>{note}</header>\n"
         f"{body}</body></html>\n")
+
+
+def _run_title(run: Row) -> str:
+    """Folder, game and seed: "mine: pursuit, seed 3"; a run without a name has the last two only."""
+    seed = "" if run["seed"] is None else f", seed {run['seed']}"
+    return f"{run['label']}{': ' if run['label'] else ''}{run['title']}{seed}"
 
 
 def pictures(run: Path) -> dict[str, bytes | str]:
@@ -141,6 +147,8 @@ def verdicts(summary: Row) -> str:
     out = paragraph(verdict_text(run["verdict"]), "verdict")
     if run["findings"][1:]:
         out += paragraph("Also:") + bullets([verdict_text(finding) for finding in run["findings"][1:]])
+    if run.get("causes"):
+        out += paragraph("Likely causes, by the numbers of this run:") + bullets(run["causes"])
     if not run["evaluations"]:
         return out + paragraph(f"{strength_sections.NO_EVALUATION.capitalize()}.") + problems
     last = run["evaluations"][-1]

@@ -7,6 +7,7 @@ file that cannot be read is one line among the problems, and only the sections t
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -38,7 +39,8 @@ from rematch.storage import atomic_files
 from rematch.storage.policy_files import policy_names
 from rematch.storage.run_folder import PAST_FOLDER, Run
 from rematch.training.best_response import BUDGET
-from rematch.training.config import defaults_of, no_effect
+from rematch.training.component_list import COMPONENTS
+from rematch.training.config import components_of, defaults_of, no_effect
 from rematch.training.recipes import stored_config
 from rematch.training.trained_run import with_available_device, world_builder
 
@@ -111,6 +113,7 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
         "rollbacks": run.attempt(lambda: _rollbacks(run)) or {"events": [], "log": []},
     }
     result["observations"] = run.attempt(lambda: _observations(path)) or {}
+    result["user_metrics"] = run.attempt(lambda: _user_metrics(run)) or {}
     result["alarms"], result["causes"] = [], []
     if config is not None and spec is not None:
         evidence = Evidence(config=config, spec=spec, metrics=run.metrics, history=run.evaluations,
@@ -193,6 +196,26 @@ def _observations(path: Path) -> dict[str, list[Row]]:
     """The observation columns of every role, as measured on the first rollout."""
     stored = untrusted_folder.read_json(path, "sight.json")
     return {role: [dict(column) for column in columns] for role, columns in stored.items()}
+
+
+def _user_metrics(run: Folder) -> dict[str, dict[str, Row]]:
+    """Component of the user -> metric -> role ("" without roles) -> steps and values over the iterations."""
+    if run.config is None:
+        return {}
+    out: dict[str, dict[str, Row]] = {}
+    kinds = [kind for kind in components_of(run.config) if kind not in COMPONENTS]
+    for key in dict.fromkeys(key for row in run.metrics for key in row):
+        head, _, metric = key.rpartition("/")
+        for name in [kind.name for kind in kinds if kind.name == head or metric.startswith(kind.name)]:
+            role = "" if head == name else head
+            rows = [row for row in run.metrics if _finite(row.get(key)) and _finite(row.get("step"))]
+            curve = {"steps": [row["step"] for row in rows], "values": [row[key] for row in rows]}
+            out.setdefault(clean(name), {}).setdefault(clean(metric), {})[clean(role)] = curve
+    return out
+
+
+def _finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 def _alarms(run: Evidence) -> list[Row]:

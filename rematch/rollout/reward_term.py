@@ -108,8 +108,9 @@ class RewardTermComponent(Component):
                 self.logged |= {f"{role}/{name}": value for name, value in numbers.items()}
 
     def numbers(self, rollout: RolloutBuffer, role: str) -> Metrics:
-        """Numbers for the log, of one role."""
-        return {}
+        """Numbers for the log, of one role; by default the mean weighted reward per observation."""
+        values = rollout[role].reward_terms[self.name].values
+        return {f"{self.name}_per_step": self.weight * float(values.mean(dtype=np.float64))}
 
     def metrics(self) -> Metrics:
         return self.logged

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.config import nearest
 from rematch.core.spec import Role, Spec
 from rematch.core.world import CUT_OFF, RUNNING
 
@@ -57,8 +58,14 @@ class Columns:
 
     def host(self, column: str) -> NDArray[Any]:
         """A column as an array of the host; records which component reads it."""
+        try:
+            array: NDArray[Any] = getattr(self, column)
+        except AttributeError:
+            names = sorted(name for name, value in vars(self).items() if isinstance(value, np.ndarray))
+            near = nearest(column, names)
+            raise AttributeError(f"there is no column {column!r}: expected one of {', '.join(names)}"
+                                 + (f"; nearest: {near}" if near else "")) from None
         self.reads.record(column)
-        array: NDArray[Any] = getattr(self, column)
         return array
 
 
@@ -77,7 +84,7 @@ class RoleRollout(Columns):
             np.zeros(shape, np.int32) if discrete else np.zeros((*shape, size), np.float32)
         )
         self.mask: Bytes | None = None  # [T, N, k, A], where the world masks actions
-        self.privileged: Floats | None = None  # [T, N, k, aside], where a critic reads it
+        self.privileged: Floats | None = None  # [T, N, k, P], where a critic reads it
         self.logp: Floats = np.zeros(shape, np.float32)
         self.value: Floats = np.zeros(shape, np.float32)
         self.reward: Floats = np.zeros(shape, np.float32)

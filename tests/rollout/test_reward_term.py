@@ -143,3 +143,12 @@ def test_run_with_a_term_resumes_to_the_same_bytes(learner: str, term: str, tmp_
     start_run(tmp_path / "whole", some)
     stop_and_go_on(some, tmp_path / "halted", 5)
     assert differences(tmp_path / "whole", tmp_path / "halted") == []
+
+
+def test_term_without_metrics_of_its_own_logs_its_mean(tmp_path: Path) -> None:
+    changes = {"games": 4, "steps": 16, "total_steps": 128, "count_bonus.weight": 0.5, "evaluation.games": 2,
+               "count_bonus.columns": ["state.own_x"], "evaluation.opponents": ["random"]}
+    rows = start_run(tmp_path / "run", api.configure("quick", changes=changes)).rows
+    for role in ("pursuer", "evader"):
+        values = [row[f"{role}/count_bonus_per_step"] for row in rows]
+        assert all(0 < value <= 0.5 for value in values), "weight times a count bonus of at most 1"

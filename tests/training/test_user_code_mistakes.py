@@ -54,6 +54,8 @@ MISTAKES = {
     "term: raises": ("novelty_by_hash.py", TERM, "np.add.at(self.table, index, 1)", "self.tables[0] += 1",
                      r"component hash_novelty failed in after_rollout: AttributeError: .*"
                      r"\(mine.py line 35, in score\)"),
+    "term: column": ("novelty_by_hash.py", TERM, 'host("obs")', 'host("observation")',
+                     r"there is no column 'observation': expected one of acted, action, .*\(mine.py line 33"),
     "term: state": ("novelty_by_hash.py", TERM, 'return {"table": self.table}', "return self.table",
                     "Counts of hash_novelty: state_dict returned ndarray, expected a dict of arrays"),
     "term: metric": ("novelty_by_hash.py", TERM, "float((self.scorers[role].table > 0).sum())", "'many'",

@@ -84,7 +84,8 @@ def test_user_component_appears_in_help_check_and_report(
         capsys.readouterr()
         row = json.loads((tmp_path / "runs/mine/metrics.jsonl").read_text().splitlines()[-1])
         assert any("hash_novelty" in key for key in row)
-        assert "hash_novelty" in (tmp_path / "runs/mine/report.html").read_text()
+        page = (tmp_path / "runs/mine/report.html").read_text()
+        assert "Components of your own" in page and "hash_novelty_cells over steps of all games" in page
     keys = {key for key, _, _ in settings.leaves(own("ppo"))}
     assert {"hash_novelty.weight", "hash_novelty.bins"} <= keys
 

@@ -121,6 +121,7 @@ def _run_sections(run: Row, shown: Pictures) -> tuple[str, list[str]]:
         *((TITLES[name][0], partial(_image, name, data)) for name, data in shown.items() if name in TITLES),
         *(("Newest film of an episode", partial(_film, name, data, str(shown.get(FILM_COUNT, ""))))
           for name, data in films.items()),
+        *([("Components of your own", strength_sections.user_metrics)] if run.get("user_metrics") else []),
         ("Observations", observations),
         ("Settings", settings),
         ("Provenance", provenance),

@@ -124,6 +124,19 @@ def curves(summary: Row) -> str:
     return "".join(parts) + paragraph(note, "soft")
 
 
+def user_metrics(run: Row) -> str:
+    """The metrics that components of the user logged, over steps; a line per role."""
+    parts = []
+    for component, metrics in run["user_metrics"].items():
+        parts.append(f"<h3>{text(component)}</h3>")
+        for metric, roles in metrics.items():
+            lines = [Line(name=role or component, x=curve["steps"], y=curve["values"], colour=i % COLOURS,
+                          newest=number(curve["values"][-1]) if curve["values"] else "-")
+                     for i, (role, curve) in enumerate(roles.items())]
+            parts.append(chart(lines, Axes(x=STEPS, y=metric)))
+    return "".join(parts)
+
+
 # --- gap beside exploitability ------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Runs the earlier project's pursuit launch commands unchanged, translated into the recipe `documents`.
+"""Runs the earlier project's pursuit launch commands unchanged, translated into the recipe `ams_drl`.
 
     python compat/scripts/train_amsdrl.py --micro_phase_steps 2048 ... --output results/run_RA1 \
         > results/run_RA1/train.log 2>&1
@@ -201,7 +201,7 @@ def parse(arguments: Sequence[str]) -> tuple[Values, list[str], dict[str, str]]:
 
 
 def translate(values: Values, present: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """(changes to the recipe `documents`, a note for each flag without effect)."""
+    """(changes to the recipe `ams_drl`, a note for each flag without effect)."""
     v = values
     changes = {flag.key: v[name] for name, flag in FLAGS.items() if flag.key}
     notes = []
@@ -296,7 +296,7 @@ def help_text() -> str:
     from rematch import api
     from rematch.core import config as settings
 
-    leaves = settings.leaves(api.configure("documents"))
+    leaves = settings.leaves(api.configure("ams_drl"))
     helps = {key: field.metadata.get("help", "") for key, field, _ in leaves}
     lines = [__doc__ or "", "Flags (default):"]
     for name, flag in {**FLAGS, "max_minutes": Flag(float, None)}.items():
@@ -319,11 +319,11 @@ def train(arguments: Sequence[str]) -> int:
         return 0
     values, present, others = parse(arguments)
     changes, notes = translate(values, present)
-    base = api.configure("documents")
+    base = api.configure("ams_drl")
     changes = {key: value for key, value in changes.items() if settings.get(base, key) != value}
     limit = [f"--max-minutes={text}" for text in others.values()]
     minutes = Options(limit, single=("--max-minutes",)).minutes()
-    config = api.configure("documents", changes=changes)
+    config = api.configure("ams_drl", changes=changes)
     api.train(config, folder=Path(values["output"]), console=Console(), minutes=minutes, notes=notes)
     return 0
 

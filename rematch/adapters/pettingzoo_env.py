@@ -171,9 +171,9 @@ class ZooParallel(ParallelEnv[str, Any, Any]):  # type: ignore[misc]  # PettingZ
         self, actions: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]:
         if set(actions) != set(self.agents) or not self.agents:
-            wanted = ", ".join(self.agents) or "nobody: the game has ended, call reset first"
+            wanted = ", ".join(self.agents) or "no agent: the game has ended, call reset first"
             raise ConfigError(
-                f"step: actions of {', '.join(actions) or 'nobody'}: expected those of {wanted}"
+                f"step: actions of {', '.join(actions) or 'no agent'}: expected those of {wanted}"
             )
         before = self.game.observations()
         rewards = self.game.step(actions)

@@ -7,6 +7,8 @@ import itertools
 import re
 from importlib import resources
 
+OLD_NAMES = {"documents": "ams_drl"}  # old name -> present name
+
 
 @functools.cache
 def recipe_texts() -> dict[str, str]:

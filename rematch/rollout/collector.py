@@ -5,8 +5,8 @@ last, so no thread waits for another inside a rollout, and the parts of the worl
 written: results do not depend on the number of threads.
 
 With lag 0 a rollout is played when it is submitted. With lag 1 it is played by other threads, while the
-caller learns from the rollout before it. Between `submit` and `result` nobody may touch the world, its `next`
-or the seating; rollout/rollout_queue.py keeps to that order.
+caller learns from the rollout before it. Between `submit` and `result` no code may touch the world, its
+`next` or the seating; rollout/rollout_queue.py keeps to that order.
 """
 
 from __future__ import annotations

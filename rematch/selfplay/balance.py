@@ -82,8 +82,8 @@ class Balance(Component):
         newest = np.logical_and.reduce([(games.slot[role] == 0).all(1) for role in (self.first, self.last)])
         scores = games.outcome[self.first][newest]
         if scores.size:
-            kept = (1 - 1 / self.config.games) ** len(scores)
-            self.rate = kept * self.rate + (1 - kept) * float(scores.mean())
+            old_share = (1 - 1 / self.config.games) ** len(scores)
+            self.rate = old_share * self.rate + (1 - old_share) * float(scores.mean())
 
     def metrics(self) -> Metrics:
         return {"rate": self.rate, **{f"held_{role}": float(role == self.held)

@@ -140,7 +140,8 @@ class Run:
             raise ConfigError(f"{folder} is a file: expected the folder of a run")
         if not os.path.isdir(folder):
             runs = sorted(path.parent.name for path in folder.parent.glob(f"*/{CONFIG_FILE}"))
-            near = nearest(folder.name, runs)
+            longer = next((run for run in runs if run.lower().startswith(folder.name.lower())), "")
+            near = nearest(folder.name, runs) or longer
             hint = f"; nearest: {folder.parent / near}" if near else ""
             raise ConfigError(f"{folder}: no such run{hint}")
         if not os.path.lexists(folder / CONFIG_FILE):

@@ -10,9 +10,10 @@ from rematch.core import config as settings
 from rematch.core.config import known_name
 from rematch.core.errors import CodeNotAllowed, ConfigError
 from rematch.core.run_config import Config
+from rematch.core.settings.setting_names import note_renamed
 from rematch.core.system import user_code
 from rematch.curriculum.levels import default_games
-from rematch.recipes import recipe_texts
+from rematch.recipes import OLD_NAMES, recipe_texts
 from rematch.storage.run_folder import Run
 from rematch.training.config import default, no_effect, unused_code
 from rematch.training.device import check_device, chosen_device
@@ -150,6 +151,9 @@ def _refuse_unused(config: Config, layer: Mapping[str, Any], source: str, setup:
 def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[str, Any]]]:
     """(source, settings) of a recipe, after those of the recipe that its `like` names, and so on."""
     known = recipes()
+    if recipe in OLD_NAMES:
+        note_renamed(f"recipe {recipe}", OLD_NAMES[recipe])
+        recipe = OLD_NAMES[recipe]
     if recipe not in known and not registry.is_file(recipe):
         registry.note_old_name(recipe)
         recipe = registry.present_name(recipe)

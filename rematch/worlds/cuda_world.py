@@ -1,7 +1,7 @@
 """The games of a native world on the GPU: the same rules (rules.h), one game per thread, the same bits.
 
 A CudaWorld has a twin on the CPU, from which it takes its spec and its checks. The running games live on the
-GPU; they are copied to the twin only where somebody saves, loads or counts them. The collector
+GPU; they are copied to the twin only where a caller saves, loads or counts them. The collector
 (rollout/cuda_collector.py) steps them: nothing runs on the host inside a rollout.
 """
 

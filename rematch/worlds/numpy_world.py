@@ -24,7 +24,7 @@ from rematch.core.spec import Spec
 from rematch.core.world import CUT_OFF, RUNNING, EventLog, Next, Observations, PointCounter, View, World
 from rematch.worlds.game import Game, check_bot, first_line
 
-MAGIC = 0x6E616C50  # first word of every state: rubbish is told from a state
+MAGIC = 0x6E616C50  # first word of every state: other bytes do not start with it
 
 Rows = NDArray[Any]  # [n] numbers of games
 States = NDArray[Any]  # [n] rows of the world's own structured type

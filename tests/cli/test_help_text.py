@@ -88,8 +88,8 @@ def flags_of(text: str) -> list[str]:
 def test_settings_help_starts_with_what_the_recipe_sets(succeed: Runner, columns: int) -> None:
     text = succeed("train", "ra1", "--games", "1e3", "--help")
     assert not too_wide(text, columns)
-    parts = re.split(r"^(recipe documents|recipe ra1|command line) sets:$", text, flags=re.M)
-    assert parts[1::2] == ["recipe documents", "recipe ra1", "command line"]
+    parts = re.split(r"^(recipe ams_drl|recipe ra1|command line) sets:$", text, flags=re.M)
+    assert parts[1::2] == ["recipe ams_drl", "recipe ra1", "command line"]
     assert "ppo.minibatch_size" in flags_of(parts[2]) and "world.prep_steps" in flags_of(parts[4])
     assert parts[6].splitlines()[1].startswith("  --games 1000")
     assert "parallel games (environments) (default 2048 games)" in words_of(parts[6])

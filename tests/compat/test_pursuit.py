@@ -110,9 +110,9 @@ def flags_of(command: str) -> list[str]:
 def configured(script: ModuleType, words: list[str]) -> tuple[Config, list[str]]:
     values, given, _ = script.parse(words)
     changes, notes = script.translate(values, given)
-    base = api.configure("documents")
+    base = api.configure("ams_drl")
     different = {key: value for key, value in changes.items() if settings.get(base, key) != value}
-    return api.configure("documents", changes=different), notes
+    return api.configure("ams_drl", changes=different), notes
 
 
 def differences(one: Config, two: Config) -> dict[str, tuple[Any, Any]]:

@@ -101,5 +101,5 @@ def game(name: str) -> Any:
 
 # A step of an emulator takes half a millisecond, a state of it twenty: short games, few of them.
 SETTINGS: dict[str, dict[str, Any]] = {"gameboy": {"cartridge": "tiny", "max_steps": 6}}
-KEPT = ("memory of the cartridge beyond these fields", "the screen's other pixels")
-EMULATED = Trial(games=2, steps=5, bound=9, chance=False, kept=KEPT)
+FIXED = ("memory of the cartridge beyond these fields", "the screen's other pixels")
+EMULATED = Trial(games=2, steps=5, bound=9, chance=False, fixed=FIXED)

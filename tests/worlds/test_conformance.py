@@ -132,7 +132,7 @@ def test_worlds_that_resume_otherwise_are_excused_and_the_report_says_so() -> No
 
 def test_hidden_things_that_resample_leaves_alone_must_be_named() -> None:
     secret = "other players' charms"
-    report = conformance.check(HidesNothing, toys.SticksConfig(), trial=Trial(kept=(secret,)))
+    report = conformance.check(HidesNothing, toys.SticksConfig(), trial=Trial(fixed=(secret,)))
     assert f"that resample redraws what player does not see: {secret}" in report.skipped
 
 

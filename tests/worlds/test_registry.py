@@ -112,6 +112,14 @@ def test_old_name_of_a_recipe_is_noted_and_resolved() -> None:
 
 
 @pytest.mark.usefixtures("notes")
+def test_recipe_of_the_earlier_project_has_its_old_name_too(tmp_path: Path) -> None:
+    with pytest.warns(FutureWarning, match="recipe documents is now ams_drl"):
+        assert api.configure("documents") == api.configure("ams_drl")
+    (tmp_path / "mine.yaml").write_text("like: documents\nseed: 3\n")
+    assert api.configure(str(tmp_path / "mine.yaml")).seed == 3
+
+
+@pytest.mark.usefixtures("notes")
 def test_old_name_in_a_recipe_file_is_noted_and_resolved(tmp_path: Path) -> None:
     pytest.importorskip("gymnasium")
     file = tmp_path / "mine.yaml"

@@ -114,7 +114,7 @@ SYNONYMS = {
     "checkpoint_every": "save_every", "eval_freq": "evaluation.every", "eval_every": "evaluation.every",
     "eval_interval": "evaluation.every", "eval_episodes": "evaluation.games",
     "n_eval_episodes": "evaluation.games", "log_every": "episode_log.interval",
-    "log_freq": "episode_log.interval",
+    "log_freq": "episode_log.interval", "evader_speed": "evader_v_max", "pursuer_speed": "pursuer_v_max",
 }  # fmt: skip
 
 _noted: set[str] = set()  # notes that this process has printed

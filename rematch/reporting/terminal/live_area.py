@@ -1,7 +1,7 @@
 """Lines at the bottom of a terminal that are drawn again in place, below lines that stay.
 
 The cursor rests at the end of the last drawn line. A terminal of another size may have wrapped or cut the old
-lines, so that nobody knows where they are: then the screen is cleared and drawn again from its top, with the
+lines, so that their places are not known: then the screen is cleared and drawn again from its top, with the
 newest lines that stay.
 """
 

@@ -144,7 +144,7 @@ def _check_piles(state: State) -> None:
             f"{out} animals in THAT'S IT: expected at least {entered // 2}, one for each pair in the bar"
         )
     if state.step and not state.line:
-        raise StateError("nobody in line: expected somebody after the first turn")
+        raise StateError("no animal in line: expected one or more after the first turn")
     remaining = len(state.line) + len(SPECIES) * state.players - state.step
     if remaining < 5:
         raise StateError(f"{remaining} animals in line, hands and decks: the game is over below 5")

@@ -197,7 +197,7 @@ def check_resample(test: WorldUnderTest) -> None:
     """No seat can tell a resampled state from the true one; what the spec calls hidden does change."""
     for seat in range(test.spec.seats):
         role, changed = test.spec.role_of(seat), False
-        hidden = [what for what in role.hidden if what not in test.trial.kept]
+        hidden = [what for what in role.hidden if what not in test.trial.fixed]
         for moment in test.check_points():
             world = test.advanced(moment)
             truth = world.save(test.all_rows)
@@ -230,7 +230,7 @@ def check_resample(test: WorldUnderTest) -> None:
             f"seat {seat} look the same to every seat, now and later",
         )
     for role in test.spec.roles.values():
-        unchanged = [what for what in role.hidden if what in test.trial.kept]
+        unchanged = [what for what in role.hidden if what in test.trial.fixed]
         if unchanged:
             names = ", ".join(unchanged)
             test.skipped.append(f"that resample redraws what {role.name} does not see: {names}")

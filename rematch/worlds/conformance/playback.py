@@ -30,7 +30,7 @@ class Trial:
     seed: int = 0
     chance: bool | None = True  # whether what happens in a game depends on its seed; None: not checked
     stage: tuple[float, ...] = ()  # a legal stage unlike the one that new worlds start from
-    kept: tuple[str, ...] = ()  # hidden things that `resample` does not redraw; the report names them
+    fixed: tuple[str, ...] = ()  # hidden things that `resample` does not redraw; the report names them
     all_seeing: bool = False  # the bots read the true state; the report says so
     rare_results: bool = False  # random play may earn no reward and have no winner
     seconds: float = math.inf  # time after which long random play ends; then games need not end

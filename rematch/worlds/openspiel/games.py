@@ -110,7 +110,7 @@ def _describe(text: str, observation: str, spiel: Any) -> Game:
     private = next(kind for kind in wanted if provided[kind]) == "information_state"
     actions, outcomes = spiel.num_distinct_actions(), spiel.max_chance_outcomes()
     if actions < 1 or spiel.max_history_length() < 1 or state.is_terminal():
-        raise ConfigError(f"game = {text!r}: nobody can move in it; expected other parameters")
+        raise ConfigError(f"game = {text!r}: no player can move in it; expected other parameters")
     edges = max(actions**2 if game_type.dynamics == kinds.Dynamics.SIMULTANEOUS else actions, outcomes)
     if edges > MOST_EDGES:
         raise ConfigError(f"game = {text!r}: {edges:,} moves in a history; expected at most {MOST_EDGES:,}")

@@ -48,7 +48,7 @@ def test_a_stage_is_a_savestate_to_begin_from() -> None:
         made.library.add(stored)
         return made
 
-    trial = conformance.Trial(games=2, steps=4, bound=9, chance=False, kept=HIDDEN, stage=(0.0, 0.0))
+    trial = conformance.Trial(games=2, steps=4, bound=9, chance=False, fixed=HIDDEN, stage=(0.0, 0.0))
     test = WorldUnderTest(make, module.Config(cartridge="tiny", max_steps=5), trial)
     check_values(test)
     check_restart(test)

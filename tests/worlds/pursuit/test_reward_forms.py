@@ -148,7 +148,7 @@ def test_settings_without_effect_in_the_original_form_are_rejected(wrong: dict[s
     check_one_line_error(lambda: make(Config(**wrong, reward_form="original"), 1), text)
 
 
-REPRODUCTIONS = ("documents", "ra1", "ra2", "h", "i", "v", "w", "x", "y", "z1", "z2", "seed_sensitivity")
+REPRODUCTIONS = ("ams_drl", "ra1", "ra2", "h", "i", "v", "w", "x", "y", "z1", "z2", "seed_sensitivity")
 
 
 @pytest.mark.parametrize(("names", "form"), [(REPRODUCTIONS, "original"), (("pursuit", "quick"), "rematch")])

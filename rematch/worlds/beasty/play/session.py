@@ -42,7 +42,7 @@ class Table:
 
     @property
     def person(self) -> int | None:
-        """The seat of the person; None where nobody plays."""
+        """The seat of the person; None where no person plays."""
         return next((seat for seat, player in enumerate(self.players) if player is None), None)
 
 

@@ -49,7 +49,7 @@ def likely_causes(alarm: Alarm, run: Evidence) -> list[str]:
     history = [entry for entry in run.history if alarm.first <= entry.step <= alarm.last]
     rules = (
         (no_learning(run, rows), "check its learning rate"),
-        (no_improvement(run, alarm), "train longer, or let it learn against scripted players (league.bots)"),
+        (no_improvement(run, alarm), "train longer"),
         (reward_asymmetry(run, rows, history), "scale the rewards of the world to the same size"),
         (alternating_roles(run, alarm, history), "set schedule.kind to simultaneous"),
         (low_entropy(run, rows), "raise the weight of the entropy bonus"),
@@ -96,6 +96,8 @@ def no_improvement(run: Evidence, alarm: Alarm) -> Iterator[str]:
     if alarm.kind not in ("gap", WEAK) or not last:
         return
     first = next(entry for entry in run.history if entry.level == last[-1].level)
+    if first is last[-1]:  # one evaluation shows no progress
+        return
     for entry in role_progress(first, last[-1]):
         if not entry.improved:
             yield (f"{entry.role} did not improve: mean score against scripted opponents {entry.first:.3f} "

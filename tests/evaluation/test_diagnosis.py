@@ -59,8 +59,9 @@ def test_cause_role_that_does_not_improve() -> None:
     history = [replace_table(entry, scores, int(i > 0)) for i, entry in enumerate(run.history)]
     (text,) = likely_causes(GAP, dataclasses.replace(run, history=history))
     assert text == ("pursuer did not improve: mean score against scripted opponents 0.200 at step 0, 0.200 "
-                    "at step 3,000. To try: train longer, or let it learn against scripted players "
-                    "(league.bots).")
+                    "at step 3,000. To try: train longer.")
+    single = dataclasses.replace(run, history=history[:1])
+    assert not any("did not improve" in cause for cause in verdict_causes("weak: x", single))
     assert likely_causes(SWING, dataclasses.replace(run, history=history)) == []
 
 

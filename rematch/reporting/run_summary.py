@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ from rematch.training.trained_run import with_available_device, world_builder
 
 Row = dict[str, Any]
 
+OBSERVATIONS, OLD_OBSERVATIONS = "observations.json", "sight.json"  # the second: of earlier versions
 MATRIX, PAGE = "payoff.json", "report.html"
 BUDGETS = (BUDGET // 10, 3 * BUDGET // 10, BUDGET)  # steps of best responses that a complete report shows
 UNKNOWN_VERDICT = "inconclusive: there is no evaluation"
@@ -194,7 +196,8 @@ def _matrix(matrix: Payoff | None) -> Row | None:
 
 def _observations(path: Path) -> dict[str, list[Row]]:
     """The observation columns of every role, as measured on the first rollout."""
-    stored = untrusted_folder.read_json(path, "sight.json")
+    old = os.path.lexists(path / OLD_OBSERVATIONS) and not os.path.lexists(path / OBSERVATIONS)
+    stored = untrusted_folder.read_json(path, OLD_OBSERVATIONS if old else OBSERVATIONS)
     return {role: [dict(column) for column in columns] for role, columns in stored.items()}
 
 

@@ -27,7 +27,7 @@ MOST_LINES = 200  # lines of one kind that are read from a log
 PICTURES = {"learning.png": (b"\x89PNG\r\n\x1a\n", "image/png"), "match.gif": (b"GIF8", "image/gif")}
 FILMS, FILM_NAME = "films", re.compile(r"[\w.-]{1,100}\.gif")
 LARGEST_FILM = 16 << 20  # bytes
-FILES = ("config.yaml", "sight.json", "history.json", "metrics.jsonl", *PICTURES)
+FILES = ("config.yaml", "observations.json", "history.json", "metrics.jsonl", *PICTURES)
 
 
 class Unreadable(Exception):

@@ -148,7 +148,7 @@ WEIGHT_NAMES: dict[str, str] = {  # arrays of an exported or past policy
     "first.weight": "head_proj.weight", "first.bias": "head_proj.bias",
     "firsts.weight": "head_norm.weight", "firsts.bias": "head_norm.bias",
 }  # fmt: skip
-FILE_NAMES: dict[str, str] = {}  # files of a run folder
+FILE_NAMES: dict[str, str] = {"sight.json": "observations.json"}  # files of a run folder
 
 # Old names that are present ones of something else: such a name is old only beside the name on the right.
 OLD_BESIDE: dict[str, str] = {

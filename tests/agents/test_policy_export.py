@@ -263,7 +263,7 @@ def test_run_starts_from_an_exported_policy(file: Path, tmp_path: Path) -> None:
     assert trained.policies["player"].weights.tobytes() == weights.tobytes()  # lr 0
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["iteration"] for row in rows] == [3, 4]
-    assert (tmp_path / "run" / "sight.json").exists()  # of its first rollout, whatever its number
+    assert (tmp_path / "run" / "observations.json").exists()  # of its first rollout, whatever its number
     assert "Starts from the weights of agent.safetensors" in (tmp_path / "run" / "train.log").read_text()
 
 

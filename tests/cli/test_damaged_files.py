@@ -38,7 +38,8 @@ pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
 @pytest.mark.parametrize("call", ["open", "read"])
-@pytest.mark.parametrize("name", ["history.json", "config.yaml", "train.log", "sight.json", "learning.png"])
+@pytest.mark.parametrize("name", ["history.json", "config.yaml", "train.log", "observations.json",
+                                  "learning.png"])  # fmt: skip
 def test_unreadable_file_of_a_report_is_named_and_resume_writes_the_report(
         workdir: Path, capsys: pytest.CaptureFixture[str], succeed: Runner, monkeypatch: pytest.MonkeyPatch,
         name: str, call: str) -> None:
@@ -119,11 +120,19 @@ def test_history_with_hostile_rates_is_one_line(workdir: Path, refused: Runner) 
 def test_damaged_observation_summary_is_written_again_by_resume(
         workdir: Path, succeed: Runner, damage: str) -> None:
     whole = files(workdir / "runs" / "done")
-    path = workdir / "runs" / "done" / "sight.json"
+    path = workdir / "runs" / "done" / "observations.json"
     flip(path) if damage == "flip" else path.unlink()
-    assert "sight.json was damaged or missing: it was written again" in succeed("resume", "done")
+    assert "observations.json was damaged or missing: it was written again" in succeed("resume", "done")
     assert files(workdir / "runs" / "done") == whole
-    assert "sight.json" not in succeed("resume", "done").partition("Scoreboard")[0]
+    assert "observations.json" not in succeed("resume", "done").partition("Scoreboard")[0]
+
+
+def test_resume_renames_the_file_of_an_earlier_version(workdir: Path, succeed: Runner) -> None:
+    folder = workdir / "runs" / "done"
+    data = (folder / "observations.json").read_bytes()
+    (folder / "observations.json").rename(folder / "sight.json")
+    assert "observations.json was" not in succeed("resume", "done")
+    assert (folder / "observations.json").read_bytes() == data and not (folder / "sight.json").exists()
 
 
 # --- names --------------------------------------------------------------------------------------------------

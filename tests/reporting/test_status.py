@@ -153,7 +153,7 @@ def test_new_run_without_checkpoint_is_stopped(tmp_path: Path) -> None:
     folder = stopped(tmp_path / "run")
     for name in ("checkpoints", "policies"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("metrics.jsonl", "timing.jsonl", "history.json", "train.log", "sight.json"):
+    for name in ("metrics.jsonl", "timing.jsonl", "history.json", "train.log", "observations.json"):
         (folder / name).unlink()
     facts = status(folder)
     assert facts["exit"] == 3 and facts["checkpoint"] is None and "none yet" in screen(facts)

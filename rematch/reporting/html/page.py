@@ -258,8 +258,8 @@ def _film(name: str, data: bytes | str, count: str, _run: Row) -> str:
 def observations(run: Row) -> str:
     """The observation columns of every role, with those that never changed."""
     if not run["observations"]:
-        problem = next((problem for problem in run["problems"] if "sight" in problem), "")
-        raise Unreadable(problem) if problem else Absent("sight.json is missing")
+        problem = next((problem for problem in run["problems"] if "observations.json" in problem), "")
+        raise Unreadable(problem) if problem else Absent("observations.json is missing")
     parts = [paragraph("Measured on the first rollout. A constant column carries no information: either the "
                        "game has not varied it yet, or it is not connected.", "soft")]
     for role, columns in run["observations"].items():
@@ -268,7 +268,7 @@ def observations(run: Row) -> str:
                 for c in columns[:MOST_COLUMNS]]
         constant = [str(c.get("column", "-")) for c in columns if c.get("constant")]
         more = len(columns) - len(rows)
-        note = paragraph(f"{more:,} more columns are in sight.json.", "soft") if more > 0 else ""
+        note = paragraph(f"{more:,} more columns are in observations.json.", "soft") if more > 0 else ""
         parts.append(folded(f"{role}: {len(columns)} numbers, {_constant_names(constant)}",
                             table(("column", "min", "max", "mean", ""), rows) + note))
     return "".join(parts)

@@ -45,9 +45,9 @@ def _cycles(result: Row) -> str:
         f"Share of cycles {number(result['share'])} [{number(result['low'])}, {number(result['high'])}]: the "
         "share of score differences between past policies that no rating explains. 0: each policy beats "
         "those before it. 1: rock, paper, scissors. If every policy always beats all before it, the share is "
-        "up to one third, because ratings are linear. With sampling noise it would be "
-        f"{number(result['raw'])}. Typical score difference: {number(result['transitive'])} from transitive "
-        f"skill, {number(result['cyclic'])} from cycles, {number(result['noise'])} from noise "
+        "up to one third, because ratings are linear. Without the correction for sampling noise "
+        f"it is {number(result['raw'])}. Typical score difference: {number(result['transitive'])} from "
+        f"transitive skill, {number(result['cyclic'])} from cycles, {number(result['noise'])} from noise "
         f"({result['policies']} policies, {result['games']} games per match).")
     if result["cycle"]:
         (a, b, c), (x, y, z) = result["cycle"]["steps"], result["cycle"]["scores"]

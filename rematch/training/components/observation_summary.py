@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,9 +17,10 @@ from rematch.core.errors import Damaged
 from rematch.core.spec import Role
 from rematch.rollout.rollout_buffer import RoleRollout, RolloutBuffer
 from rematch.storage.atomic_files import MAX_TEXT_BYTES, read_json, read_regular_file
+from rematch.storage.migrations import FILE_NAMES
 from rematch.training.components.world_state import NoSettings
 
-FILE = "sight.json"
+FILE = "observations.json"
 
 
 def shortened(names: Sequence[str]) -> list[str]:
@@ -93,6 +95,7 @@ class ObservationSummary(Component):
         log.write_file(FILE, file_bytes(summary))
 
     def resumed(self, clock: Clock) -> None:
+        self._rename_old_file()
         if not self.values and clock.iteration > clock.first:
             self.values = self._file_values()  # checkpoints of earlier versions do not have them
         if not self.values:
@@ -106,6 +109,13 @@ class ObservationSummary(Component):
         if present != data:
             log.write_file(FILE, data)
             log.console(f"{FILE} was damaged or missing: it was written again")
+
+    def _rename_old_file(self) -> None:
+        """Give the file of a run of an earlier version its present name."""
+        folder = self.setup.log.folder
+        for old, present in FILE_NAMES.items():
+            if present == FILE and os.path.lexists(folder / old) and not os.path.lexists(folder / FILE):
+                os.rename(folder / old, folder / FILE)
 
     def _file_values(self) -> dict[str, dict[str, NDArray[Any]]]:
         """The values in the file, which holds every bit of them; {} where it cannot be read."""

@@ -40,7 +40,7 @@ def fill(folder: Path, word: str = "flee_straight", verdict: str = "improving") 
     (folder / "config.yaml").write_text(f"name: {json.dumps(word)}\nworld: pursuit\nppo:\n  clip: 0.2\n")
     columns = [{"column": word, "min": 0, "max": 0, "mean": 0.0, "constant": True},
                {"column": "own.x", "min": -1, "max": 1, "mean": 0.1, "constant": False}]
-    (folder / "sight.json").write_text(json.dumps({"pursuer": columns, "evader": columns[1:]}))
+    (folder / "observations.json").write_text(json.dumps({"pursuer": columns, "evader": columns[1:]}))
     Image.new("RGB", (9, 9)).save(folder / "learning.png")
     Image.new("RGB", (9, 9)).save(folder / "match.gif")
     return folder
@@ -133,7 +133,7 @@ def test_page_of_any_json(history: Any, obs: Any) -> None:
     with tempfile.TemporaryDirectory() as name:
         run = Path(name)
         (run / "history.json").write_text(json.dumps([history]))
-        (run / "sight.json").write_text(json.dumps(obs))
+        (run / "observations.json").write_text(json.dumps(obs))
         (run / "exploit.json").write_text(json.dumps(obs))
         (run / "payoff.json").write_text(json.dumps(obs))
         (run / "metrics.jsonl").write_text(json.dumps(history) + "\n{torn")
@@ -145,9 +145,15 @@ def test_observations_name_a_few_constant_columns(tmp_path: Path) -> None:
     """A Game Boy run has thousands of constant columns: their names filled pages."""
     run = fill(tmp_path / "run")
     columns = [{"column": f"pixel {i}", "constant": True} for i in range(2307)]
-    (run / "sight.json").write_text(json.dumps({"joypad": columns}))
+    (run / "observations.json").write_text(json.dumps({"joypad": columns}))
     names = ", ".join(f"pixel {i}" for i in range(8))
     assert f"joypad: 2307 numbers, 2307 constant: {names} and 2299 more" in Reader(page(run)).words
+
+
+def test_observations_of_an_earlier_version_are_shown(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    (run / "observations.json").rename(run / "sight.json")
+    assert "1 constant: flee_straight" in Reader(page(run)).words
 
 
 def test_yaml_bomb_is_only_text(tmp_path: Path) -> None:

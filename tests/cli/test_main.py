@@ -273,7 +273,7 @@ def test_status_exit_code_is_in_its_json(workdir: Path, capsys: pytest.CaptureFi
     ("runs a b", r"expected rematch runs \[FOLDER\], found 'a' 'b'"),
     ("train quick --help pp", "unknown section 'pp': expected one of run, world, .*, all; nearest: ppo"),
     ("train quick --gmaes 3 --help", "unknown setting --gmaes"),
-    ("play pursuit --help", "expected rematch play WORLD .*, with one of beasty, gameboy"),
+    ("play nowhere --help", "expected rematch play WORLD .* with one of beasty, gameboy, .*, or a run"),
     ("help trian", "unknown command 'trian'.*; nearest: train"),
     ("bench pursit", "unknown world 'pursit'"),
     ("bench --seconds 0", "--seconds = '0': expected a number above 0"),

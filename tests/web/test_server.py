@@ -93,6 +93,8 @@ def test_list_and_run_show_what_the_folder_holds(client: Client, root: Path) -> 
         json.loads((root / "one/history.json").read_text())
     )
     run = client.json(f"/api/runs/{entry['id']}")
+    weak = run["verdict"].partition(":")[0] in ("weak", "balanced but weak", "forgetting", "declining")
+    assert bool(run["causes"]) == weak and all(". To try: " in cause for cause in run["causes"])
     assert run["verdict"] == entry["verdict"] and run["evaluations"][-1]["rates"].keys() == {
         "pursuer",
         "evader",

@@ -17,7 +17,7 @@ export async function runPage(main, id, pages) {
     ...pages.filter((page) => page.world === run.world).map((page) => h("p", {class: "links"}, h("a", {href: `#/run/${id}/${page.world}`}, page.title))),
     run.state === "running" || run.state === "finished" ? null : h("p", {}, "Continue with: ", h("code", {}, run.command)),
     ...run.problems.map((text) => h("p", {class: "problem"}, text)),
-    ...alarms(run), ...strength(run), ...curriculum(run),
+    ...causes(run), ...alarms(run), ...strength(run), ...curriculum(run),
     h("h2", {}, "Learning"), ...learning(curves, open),
     ...(run.films.includes("match.gif") ? [h("h2", {}, "Newest film"), h("img", {src: `/api/runs/${id}/film/match.gif`, alt: "one game between the trained players", class: "film"})] : []),
     h("h2", {}, "Settings that differ from the defaults"),
@@ -26,6 +26,11 @@ export async function runPage(main, id, pages) {
   ];
   show(main, ...parts);
   document.title = `${run.name} · Rematch`;
+}
+
+function causes(run) {
+  if (!run.causes?.length) return [];
+  return [h("h2", {}, "Likely causes of the verdict"), h("ul", {}, ...run.causes.map((cause) => h("li", {}, cause)))];
 }
 
 function alarms(run) {

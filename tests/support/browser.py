@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
+from chromium import CHROMIUM, DRIVER, browser, prefer, wait
 
-from rematch.web import server
+from support.served_pages import TOKEN, serving
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-TOKEN = "a-token-of-this-test"
+__all__ = ["prefer", "wait"]
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
 
 
@@ -26,59 +23,25 @@ def require_browser() -> None:
         pytest.skip("browser tests run with `make test-all`", allow_module_level=True)
     if not (CHROMIUM and DRIVER):
         missing = "chromium and chromedriver are not installed"
-        assert not os.environ.get("CI"), missing
+        if os.environ.get("CI"):
+            pytest.fail(missing, pytrace=False)
         pytest.skip(missing, allow_module_level=True)
 
 
 @contextmanager
 def served(root: Path) -> Iterator[str]:
     """The address of a server on this machine, with its token."""
-    listening = server.bind("127.0.0.1", 0)
-    port = listening.getsockname()[1]
-    app = server.make_app(root, TOKEN, server.host_names("127.0.0.1", port))
-    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
-    running = uvicorn.Server(config)
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{port}/?token={TOKEN}"
-    running.should_exit = True
-    thread.join(10)
+    with serving(root) as port:
+        yield f"http://127.0.0.1:{port}/?token={TOKEN}"
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A browser without a window; an error in its console fails the test."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,1000"):
-        options.add_argument(argument)
-    options.binary_location = str(CHROMIUM)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(service=Service(str(DRIVER)), options=options)
-    try:
+    with browser() as driver:
         yield driver
         severe = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
-    finally:
-        driver.quit()
     assert severe == []
-
-
-def prefer(browser: Any, scheme: str = "light", still: bool = True) -> None:
-    """Set the user's preferences: colour scheme, and reduced motion."""
-    features = [
-        {"name": "prefers-color-scheme", "value": scheme},
-        {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"},
-    ]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-
-def wait(browser: Any, script: str) -> Any:
-    """The value of an expression on the page, once it is true."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    return WebDriverWait(browser, 20).until(lambda driver: driver.execute_script(f"return {script}"))
 
 
 def accessibility_problems(browser: Any) -> list[str]:

@@ -205,7 +205,8 @@ def summary(folder: Path) -> Json:
     """The facts of the report that the page shows."""
     facts = run_summary.facts(folder)
     keys = ("title", "game", "seed", "verdict", "findings", "evaluations", "table", "returns", "exact",
-            "exploit", "curriculum", "rollbacks", "alarms", "changed", "events", "frontier", "problems")
+            "exploit", "curriculum", "rollbacks", "alarms", "changed", "events", "frontier", "lineage",
+            "problems")
     return {key: facts[key] for key in keys}
 
 

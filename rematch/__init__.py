@@ -20,10 +20,16 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __version__ = "0.1.0"
 
+if os.path.isdir(os.path.join(os.path.dirname(__file__), "cores")):  # a wheel: cores for several processors
+    from rematch.core.system import portable_cores
+
+    portable_cores.install()
+
 if TYPE_CHECKING:
     from rematch.api import configure, load, resume, train
     from rematch.bench.run import benchmark
     from rematch.core.errors import ConfigError
+    from rematch.sweeps.search import search
     from rematch.verbs.calibrate import calibrate
     from rematch.verbs.catalog import describe_world, list_recipes, list_worlds
     from rematch.verbs.check import check
@@ -67,6 +73,7 @@ _MODULES = {  # public name -> the module that defines it
     "report": "rematch.verbs.report",
     "resume": "rematch.api",
     "rewind": "rematch.verbs.exact_runs.rewind",
+    "search": "rematch.sweeps.search",
     "serve": "rematch.web.server",
     "solve": "rematch.verbs.solve",
     "status": "rematch.verbs.runs",
@@ -78,7 +85,7 @@ _MODULES = {  # public name -> the module that defines it
 __all__ = [
     "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "describe_world",
     "diff", "evaluate", "exploit", "export", "film", "fork", "list_recipes", "list_runs", "list_worlds",
-    "load", "play", "replay", "report", "resume", "rewind", "serve", "solve", "status", "sweep",
+    "load", "play", "replay", "report", "resume", "rewind", "search", "serve", "solve", "status", "sweep",
     "tournament", "train", "verify",
 ]  # fmt: skip
 

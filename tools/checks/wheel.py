@@ -21,6 +21,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+PINS = Path(__file__).resolve().parents[2] / "requirements-wheel.txt"
 SMALL = ["--total_steps", "200000", "--evaluation.games", "100", "--threads", "1"]
 TINY = ["--total_steps", "1500", "--games", "4", "--evaluation.games", "2", "--threads", "1",
         "--explorers.count", "0"]
@@ -93,9 +94,10 @@ def install(wheel: Path, folder: Path) -> Environment:
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     environment = Environment(folder)
     before = environment.bytes()
-    command = [str(environment.python), "-m", "pip", "install", "-q", "--no-input", "--only-binary", ":all:"]
-    subprocess.run([*command, str(wheel.resolve())], cwd=folder, check=True,
-                   env=os.environ | {"PATH": str(folder / "venv/bin")})
+    pip = [str(environment.python), "-m", "pip", "install", "-q", "--no-input", "--only-binary", ":all:"]
+    for arguments in (["--require-hashes", "-r", str(PINS)], ["--no-deps", str(wheel.resolve())]):
+        subprocess.run([*pip, *arguments], cwd=folder, check=True,
+                       env=os.environ | {"PATH": str(folder / "venv/bin")})
     size = (environment.bytes() - before) / 2**20
     print(f"installed  {size:.0f} MiB with all required packages", flush=True)
     return environment

@@ -179,8 +179,8 @@ def make_plan(
     config = configure([])
     space = read_space(over, config)
     for parameter in space:
-        for value in parameter.ends():
-            configure(flags({parameter.key: value}))
+        for end in parameter.ends():
+            configure(flags({parameter.key: end}))
     memory_estimate.check(config)
     return Plan(recipe=recipe, folder=folder, space=space, objective=Objective.parse(objective),
                 trials=trials, seeds=seeds, confirm=confirm, seed=seed, configure=configure)

@@ -36,7 +36,8 @@ class SilentDisplay:
 
 def evaluation_count(config: Config) -> int:
     """The number of evaluations of a whole run."""
-    return max(1, -(-(config.iterations - config.start_iteration) // config.evaluation.every))
+    every: int = config.evaluation.every
+    return max(1, -(-(config.iterations - config.start_iteration) // every))
 
 
 def advance(folder: Path, config: Config, evaluations: int, stop: StopRequest) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def missing_files(wheel: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--levels", default="all", help="processor levels (default: all)")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     options = parser.parse_args()

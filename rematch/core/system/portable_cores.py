@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 
 from rematch.core import native_build
@@ -22,7 +23,7 @@ class CoreFinder(MetaPathFinder):
     def __init__(self) -> None:
         self.level = native_build.portable_level()
         folder = native_build.cores_folder() / self.level
-        self.files = {}
+        self.files: dict[str, Path] = {}
         for suffix in reversed(EXTENSION_SUFFIXES):  # the most specific suffix last: it wins
             self.files |= {path.name.removesuffix(suffix): path for path in folder.glob(f"*{suffix}")}
 

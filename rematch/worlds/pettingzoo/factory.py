@@ -163,7 +163,7 @@ def describe(name: str, options: tuple[str, ...], max_steps: int, scale: str) ->
             raise ConfigError(f"it has {len(agents)} possible agents; expected a fixed list of 1 to "
                               f"{MOST_AGENTS}")
         description = GameDescription(name, options, max_steps, agents, describe_roles(env, agents, scale))
-        return replace(description, **trials(description))
+        return trials(description)
     except ConfigError as error:
         raise ConfigError(f"world.id = {name!r}: {error}") from None
     except Exception as error:
@@ -195,8 +195,8 @@ def inner_space(space: Any) -> Any:
     return space
 
 
-def trials(description: GameDescription) -> dict[str, bool]:
-    """Whether masks occur, rewards add up to zero, and a game repeats bit by bit, by trial games."""
+def trials(description: GameDescription) -> GameDescription:
+    """The description with what trial games show: masks, rewards that add up to zero, equal repetitions."""
     used, fresh = description.make(), description.make()
     masked, zero_sum = False, len(description.agents) > 1
     for seed in range(TRIALS):
@@ -204,7 +204,7 @@ def trials(description: GameDescription) -> dict[str, bool]:
         masked |= has_mask
         zero_sum = zero_sum and all(abs(value) < 1e-6 for value in sums)
     reproducible = trace(description, used, TRIALS)[0] == trace(description, fresh, TRIALS)[0]
-    return {"masked": masked, "zero_sum": zero_sum, "reproducible": reproducible}
+    return replace(description, masked=masked, zero_sum=zero_sum, reproducible=reproducible)
 
 
 def trace(description: GameDescription, match: Any, seed: int) -> tuple[list[bytes], bool, list[float]]:

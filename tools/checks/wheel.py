@@ -54,12 +54,17 @@ with tempfile.TemporaryDirectory() as folder:
     print(hashlib.sha256(b"".join(p.weights.tobytes() for p in run.policies.values())).hexdigest())
 """
 SPEED = """
-import time, rematch, tempfile
-with tempfile.TemporaryDirectory() as folder:
-    t = time.process_time()
-    rematch.train("quick", {"total_steps": 400_000, "stagger": 0, "evaluation.games": 10, "threads": 1,
-                  "evaluation.opponents": ["random"]}, folder=folder + "/x")
-    print(f"{400_000 / (time.process_time() - t):.0f}")
+import time, rematch
+from rematch.training.loop import iterate
+from rematch.training.trainer import Trainer
+trainer = Trainer(rematch.configure("quick", changes={"threads": 1, "stagger": 0}))
+trainer.start()
+for _ in range(3):
+    iterate(trainer)
+t = time.process_time()
+for _ in range(15):
+    iterate(trainer)
+print(f"{15 * trainer.clock.steps_per_iteration / (time.process_time() - t):.0f}")
 """
 
 

@@ -4,7 +4,7 @@
 #   make train PYTHON=python3.12                                       another Python
 #   make train TORCH_INDEX=https://download.pytorch.org/whl/cpu        a CPU-only PyTorch
 
-.PHONY: help train test test-all style lint build bench clean distclean ready ready-bench
+.PHONY: help train test test-all style lint build wheel bench clean distclean ready ready-bench
 .NOTPARALLEL:
 
 PYTHON ?=
@@ -24,6 +24,7 @@ help:
 	@echo 'make lint    check style and types only'
 	@echo 'make bench   measure the speed, compared with Stable-Baselines3'
 	@echo 'make build   set up only; recompiles changed cores'
+	@echo 'make wheel   build dist/: the sources, and a wheel that installs without a compiler'
 	@echo 'make clean   remove compiled files and caches; make distclean: .venv too. Runs are kept'
 
 train: ready
@@ -56,6 +57,9 @@ bench: ready-bench
 	@$(VENV_PYTHON) .venv/bin/rematch bench
 
 build: ready
+
+wheel: ready
+	@$(VENV_PYTHON) tools/setup/build_wheel.py
 
 # prepare.py does only what is missing. Any Python from 3.8 on can run it; it chooses the Python of .venv.
 define PREPARE

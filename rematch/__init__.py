@@ -20,14 +20,24 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 
 __version__ = "0.1.0"
 
+if os.path.isdir(os.path.join(os.path.dirname(__file__), "cores")):  # a wheel: cores for several processors
+    from rematch.core.system import portable_cores
+
+    portable_cores.install()
+
 if TYPE_CHECKING:
     from rematch.api import configure, load, resume, train
     from rematch.bench.run import benchmark
     from rematch.core.errors import ConfigError
+    from rematch.sweeps.search import search
     from rematch.verbs.calibrate import calibrate
     from rematch.verbs.catalog import describe_world, list_recipes, list_worlds
     from rematch.verbs.check import check
     from rematch.verbs.evaluate import evaluate
+    from rematch.verbs.exact_runs.diff import diff
+    from rematch.verbs.exact_runs.fork import fork
+    from rematch.verbs.exact_runs.rewind import rewind
+    from rematch.verbs.exact_runs.verify import verify
     from rematch.verbs.exploit import exploit
     from rematch.verbs.export import export
     from rematch.verbs.play import play
@@ -48,10 +58,12 @@ _MODULES = {  # public name -> the module that defines it
     "configure": "rematch.api",
     "describe_settings": "rematch.verbs.settings",
     "describe_world": "rematch.verbs.catalog",
+    "diff": "rematch.verbs.exact_runs.diff",
     "evaluate": "rematch.verbs.evaluate",
     "exploit": "rematch.verbs.exploit",
     "export": "rematch.verbs.export",
     "film": "rematch.verbs.replays",
+    "fork": "rematch.verbs.exact_runs.fork",
     "list_recipes": "rematch.verbs.catalog",
     "list_runs": "rematch.verbs.runs",
     "list_worlds": "rematch.verbs.catalog",
@@ -60,17 +72,21 @@ _MODULES = {  # public name -> the module that defines it
     "replay": "rematch.verbs.replays",
     "report": "rematch.verbs.report",
     "resume": "rematch.api",
+    "rewind": "rematch.verbs.exact_runs.rewind",
+    "search": "rematch.sweeps.search",
     "serve": "rematch.web.server",
     "solve": "rematch.verbs.solve",
     "status": "rematch.verbs.runs",
     "sweep": "rematch.verbs.sweep",
     "tournament": "rematch.verbs.tournament",
     "train": "rematch.api",
+    "verify": "rematch.verbs.exact_runs.verify",
 }
 __all__ = [
     "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "describe_world",
-    "evaluate", "exploit", "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "play",
-    "replay", "report", "resume", "serve", "solve", "status", "sweep", "tournament", "train",
+    "diff", "evaluate", "exploit", "export", "film", "fork", "list_recipes", "list_runs", "list_worlds",
+    "load", "play", "replay", "report", "resume", "rewind", "search", "serve", "solve", "status", "sweep",
+    "tournament", "train", "verify",
 ]  # fmt: skip
 
 

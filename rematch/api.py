@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from rematch.reporting import run_outputs
 from rematch.reporting.console import Console
 from rematch.reporting.result import PrintableRun
 from rematch.reporting.terminal.progress_display import ProgressDisplay
+from rematch.storage import lineage
 from rematch.storage.checkpoint import Checkpoint
+from rematch.storage.lineage import Lineage
 from rematch.storage.run_folder import CODE_FAILED, FAILED_EVENT, Run
 from rematch.training import memory_estimate
 from rematch.training.config import Config, start_notes
@@ -70,7 +73,7 @@ def train(
     config = configure(recipe, changes=changes) if isinstance(recipe, str) else recipe
     if folder is None:
         folder = free_folder(Path("runs"), recipe if isinstance(recipe, str) else config.game)
-    return _start(config, {}, Path(folder), console, minutes, notes)
+    return _start(config, None, Path(folder), console, minutes, notes)
 
 
 def train_from(
@@ -86,11 +89,20 @@ def train_from(
     policies = policy_export.initial_policies(Path(source), config)
     names = ", ".join(f"{role} {digest(policy.weights)[:12]}" for role, policy in policies.items())
     origin = f"Starts from the weights of {Path(source).name}: {names}"
-    return _start(config, policies, Path(folder), console, minutes, [*notes, origin])
+    start = StartingPolicies(policies, Lineage(kind=lineage.POLICIES, source=Path(source).name, state=names))
+    return _start(config, start, Path(folder), console, minutes, [*notes, origin])
+
+
+@dataclass(frozen=True)
+class StartingPolicies:
+    """The policies that a run starts from, by role, and the record of where they come from."""
+
+    policies: Mapping[str, Policy]
+    lineage: Lineage
 
 
 def _start(
-    config: Config, policies: Mapping[str, Policy], folder: Path, console: Console | None,
+    config: Config, start: StartingPolicies | None, folder: Path, console: Console | None,
     minutes: float | None, notes: Sequence[str],
 ) -> Trained:  # fmt: skip
     settings.validate(config)
@@ -101,14 +113,16 @@ def _start(
     notes = [*notes, *conformance.check_user_game(config.game, config.world)]
     memory_estimate.check(config)
     trainer = Trainer(config)
-    start_from(trainer, policies)
+    if start is not None:
+        start_from(trainer, start.policies)
     with StopRequest(minutes) as stop, Run.create(folder, text) as run:
         for note in notes:
             run.log_line(note)
             if console is not None and not run.stdout_is_log:
                 console.line(note)
         _announce(trainer, run)
-        if policies:  # no setting holds them: a run that is killed now can still be resumed
+        if start is not None:  # no setting holds them: a run that is killed now can still be resumed
+            start.lineage.write(run.folder)
             run.save(trainer.clock.iteration, trainer.state_dict(), fingerprint(config), temporary=True)
         return _run_loop(trainer, run, console, stop, resumed=False)
 
@@ -142,8 +156,8 @@ def resume(
         checkpoint = run.load()
         if checkpoint is not None:
             notes += [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
-            _check_fingerprint(folder, config, checkpoint, other_machine)
-            _load_checkpoint(trainer, checkpoint)
+            check_fingerprint(folder, config, checkpoint, other_machine)
+            load_checkpoint(trainer, checkpoint)
         notes += run.rewind(checkpoint)
         if checkpoint is None:
             _announce(trainer, run)
@@ -157,9 +171,10 @@ def resume(
         return _run_loop(trainer, run, console, stop, resumed=True)
 
 
-def _check_fingerprint(
-    folder: Path | str, config: Config, checkpoint: Checkpoint, other_machine: bool
+def check_fingerprint(
+    folder: Path | str, config: Config, checkpoint: Checkpoint, other_machine: bool = False
 ) -> None:
+    """ConfigError where this machine or the user's code would give other bits than the checkpoint has."""
     if other_machine:
         return
     remedy = "the run can continue, but not to the same bits; allow that with --other-machine"
@@ -172,7 +187,8 @@ def _check_fingerprint(
         raise ConfigError(f"{folder}: saved with another {', '.join(different)}: {remedy}")
 
 
-def _load_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
+def load_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    """Bring a trainer to the state of a checkpoint; ConfigError where the state belongs to another run."""
     try:
         trainer.load_state_dict(checkpoint.parts)
         if trainer.clock.iteration != checkpoint.iteration:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from rematch.cli import command_list
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, NotInstalled
 from rematch.core.system import user_code
 from rematch.core.system.interrupts import INTERRUPTS
 
@@ -133,6 +133,8 @@ def run_safely(words: Sequence[str], act: Callable[[Sequence[str]], int]) -> int
         return code
     except (ConfigError, ImportError) as error:  # ImportError: an outdated core, or a missing library
         INTERRUPTS.raise_if_received()
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":  # it is optional
+            return print_error(NotInstalled("PyTorch, which these settings need,", "torch"))
         return print_error(error)
     except OSError as error:
         silence_stdout()

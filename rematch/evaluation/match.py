@@ -239,13 +239,16 @@ class Scoreboard:
     def spec(self) -> Spec:
         return self.make(1, 0, 0).spec
 
-    def match(self, players: Sequence[Player], games: int, index: int, turn: int = 0) -> Played:
+    def match(
+        self, players: Sequence[Player], games: int, index: int, turn: int = 0, first: int = 0
+    ) -> Played:
         """`games` games between players by seat; no two values of `index` share random numbers.
 
-        Every `turn` of an index has the same deals, with random numbers of its own.
+        Every `turn` of an index has the same deals, with random numbers of its own. The games have the
+        numbers `first`, `first` + 1, ...; each depends on its number, not on the games beside it.
         """
         seed = rng.key(self.seed, rng.EVALUATION, index & 0xFFFFFFFF, index >> 32)
-        world = self.make(games, 0, seed)
+        world = self.make(games, first, seed)
         seed = rng.key(seed, rng.EVALUATION, turn) if turn else seed
         parts = world.parts(max(1, min(self.threads, games)))
         names = " against ".join(dict.fromkeys(player.name for player in players))

@@ -36,7 +36,7 @@ from rematch.evaluation.verdict import alarms, findings
 from rematch.reporting import untrusted_folder
 from rematch.reporting.seed_groups import groups
 from rematch.reporting.text import exact_sentences, learning_sentence
-from rematch.storage import atomic_files
+from rematch.storage import atomic_files, lineage
 from rematch.storage.policy_files import policy_names
 from rematch.storage.run_folder import PAST_FOLDER, Run
 from rematch.training.best_response import BUDGET
@@ -100,6 +100,7 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
     result: Row = {
         "title": untrusted_folder.title(path), "label": path.name if named else "",
         "game": config.game if config else None, "seed": config.seed if config else None,
+        "lineage": run.attempt(lambda: _lineage(path)) or [],
         "progress": _progress(run), "learning": run.attempt(lambda: learning_sentence(run.metrics)) or "",
         "verdict": clean(verdicts[0]), "findings": [clean(text) for text in verdicts],
         "evaluations": run.attempt(lambda: _evaluations(run.evaluations)) or [],
@@ -127,6 +128,12 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
     result |= _provenance(run, named)
     result["problems"] = run.problems
     return result
+
+
+def _lineage(path: Path) -> list[str]:
+    """Where the run comes from, a sentence for each ancestor."""
+    source = lineage.read(path)
+    return [clean(sentence) for sentence in source.sentences()] if source else []
 
 
 def _progress(run: Folder) -> Row:

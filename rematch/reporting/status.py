@@ -24,6 +24,7 @@ from rematch.evaluation.evaluation import Evaluation, read_history
 from rematch.evaluation.text import clean, human, interval, number, standing, verdict_text, verdict_word
 from rematch.evaluation.verdict import alarms
 from rematch.reporting.text import aligned, duration, learning_sentence, milestone_lines, typical_speed
+from rematch.storage import lineage
 from rematch.storage.checkpoint import Checkpoint
 from rematch.storage.run_folder import CODE_FAILED, FAILED_EVENT, Run
 from rematch.storage.run_lock import lock_holder
@@ -47,6 +48,8 @@ def status(folder: Path) -> dict[str, Any]:
             config, outline = None, _outline(run.config_text)
         checkpoint: Checkpoint | None = _attempt(problems, run.load)
         rows: list[dict[str, Any]] = _attempt(problems, lambda: run.history) or []
+    source = _attempt(problems, lambda: lineage.read(folder))
+    facts["lineage"] = source.sentences() if source else []
     facts |= _progress(folder, outline, checkpoint, problems)
     facts |= _strength(rows, config, problems)
     facts |= _speed(folder, facts)
@@ -250,6 +253,8 @@ def _real(row: Mapping[str, Any], key: str) -> bool:
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     game = f": {facts['game']}, seed {facts['seed']}" if facts["game"] else ""
     yield f"{facts['run']}{game}"
+    for sentence in facts["lineage"]:
+        yield f"lineage: {sentence}"
     share = f" ({100 * facts['iteration'] / facts['iterations']:.0f} %)" if facts["iterations"] else ""
     yield (f"{_state(facts)} at iteration {facts['iteration']} of {facts['iterations'] or '?'}{share}, "
            f"step {human(facts['step'])} of {human(facts['total_steps'])}")

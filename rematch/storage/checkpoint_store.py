@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -71,15 +72,17 @@ class CheckpointStore:
             self.prune()
         return final
 
-    def load(self, verify_chunks: bool = True) -> Checkpoint | None:
+    def load(self, verify_chunks: bool = True, until: int | None = None) -> Checkpoint | None:
         """The newest checkpoint that verifies, and why newer ones do not; None if none was ever saved.
 
         Changes nothing. Raises ConfigError where there are checkpoints and none verifies. Without
         `verify_chunks` array chunks are not hashed: the weights alone do not need a replay of a gigabyte.
+        With `until` later iterations are left out.
         """
-        names, loaded, skipped = self._load_newest(verify_chunks)
-        while (loaded is None or skipped) and names != self.candidates():  # another process saved meanwhile
-            names, loaded, skipped = self._load_newest(verify_chunks)
+        names, loaded, skipped = self._load_newest(verify_chunks, until)
+        # another process may have saved meanwhile
+        while (loaded is None or skipped) and names != self.candidates(until):
+            names, loaded, skipped = self._load_newest(verify_chunks, until)
         if loaded:
             return replace(loaded, skipped=skipped)
         if not names:
@@ -89,10 +92,10 @@ class CheckpointStore:
                           "refusing to start, nothing was changed")
 
     def _load_newest(
-        self, verify_chunks: bool
+        self, verify_chunks: bool, until: int | None
     ) -> tuple[list[str], Checkpoint | None, list[tuple[str, str]]]:
         """All candidates, the newest that verifies, and (name, reason) of the newer ones."""
-        names = self.candidates()
+        names = self.candidates(until)
         skipped: list[tuple[str, str]] = []
         for name in names:
             try:
@@ -104,15 +107,17 @@ class CheckpointStore:
                 skipped.append((name, str(damage)))
         return names, None, skipped
 
-    def candidates(self) -> list[str]:
+    def candidates(self, until: int | None = None) -> list[str]:
         """Names of checkpoints, newest first; one that was about to be replaced follows its replacement."""
+        most = sys.maxsize if until is None else until
         with os_errors_as_run_error(f"{self.run} cannot be read"):
             if not os.path.lexists(self.folder):
                 return []
             if not stat.S_ISDIR(os.lstat(self.folder).st_mode):
                 raise ConfigError(f"{self.folder} is not a regular folder")
             names = [name for name in os.listdir(self.folder)
-                     if checkpoint.CHECKPOINT_NAME.fullmatch(name.removeprefix(".old-"))]
+                     if (match := checkpoint.CHECKPOINT_NAME.fullmatch(name.removeprefix(".old-")))
+                     and int(match[1]) <= most]
         return sorted(names, key=lambda name: (int(name.rpartition("_")[2]), name[0] != "."), reverse=True)
 
     def remove_leftovers(self) -> None:

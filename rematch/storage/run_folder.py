@@ -8,6 +8,7 @@
     checkpoints/     iter_00000123: the three newest, milestones, and after a stop the one saved there
     chunks/          data that grows and never changes (a replay), shared by checkpoints
     policies/        NAME.safetensors and NAME.json; never silently overwritten
+    lineage.json     the run or the policies that this run was started from (storage/lineage.py)
     past/            the policies at earlier evaluations (evaluation/past_policies.py)
     replays/         games of evaluations as data, ITERATION-NUMBER.replay (storage/replay_files.py)
     damaged/         checkpoints that do not verify, moved here by a resume; nothing reads them
@@ -50,6 +51,7 @@ from rematch.storage.checkpoint import (
     find_chunks,
 )
 from rematch.storage.checkpoint_store import CheckpointStore
+from rematch.storage.lineage import LINEAGE_FILE
 from rematch.storage.policy_files import FILE_NAME, POLICY_FOLDER
 from rematch.storage.run_lock import LOCK_FILE, RunLock, lock_holder
 
@@ -64,7 +66,8 @@ REPLAY_FILE = re.compile(r"([0-9]{8,15})-([0-9]{1,3})\.replay")
 LOG_FILES = (TRAIN_LOG, METRICS_FILE)
 RESERVED_FOLDERS = ("checkpoints", CHUNK_FOLDER, POLICY_FOLDER, PAST_FOLDER, REPLAY_FOLDER, "damaged")
 RESERVED_NAMES = frozenset(
-    {CONFIG_FILE, LOCK_FILE, HISTORY_FILE, TIMING_FILE, *LOG_FILES, *TABLE_FILES, *RESERVED_FOLDERS}
+    {CONFIG_FILE, LINEAGE_FILE, LOCK_FILE, HISTORY_FILE, TIMING_FILE,
+     *LOG_FILES, *TABLE_FILES, *RESERVED_FOLDERS}
 )
 EMPTY = FileDigest(0, "")  # the digest of a log at the start of a run
 Rows = list[dict[str, Any]]
@@ -304,13 +307,19 @@ class Run:
             policies=sorted(policy_files.policy_names(self.folder) - self._rewound_policies),
             files={name: atomic_files.file_digest(data) for name, data in files.items()})
 
-    def load(self, verify_chunks: bool = True) -> Checkpoint | None:
+    def load(self, verify_chunks: bool = True, until: int | None = None) -> Checkpoint | None:
         """The newest checkpoint that verifies, and why newer ones do not; None if none was ever saved.
 
         Changes nothing. Raises ConfigError where there are checkpoints and none verifies. Without
         `verify_chunks` an array chunk is hashed only when it is read: use it where no replay is needed.
+        With `until`, the newest of this iteration or an earlier one.
         """
-        return self._store.load(verify_chunks)
+        return self._store.load(verify_chunks, until)
+
+    def checkpoint_iterations(self) -> list[int]:
+        """The iterations of the stored checkpoints, by their names, ascending."""
+        names = [name for name in self._store.candidates() if not name.startswith(".")]
+        return sorted(int(name.rpartition("_")[2]) for name in names)
 
     def rewind(self, checkpoint: Checkpoint | None) -> list[str]:
         """Bring the folder back to the moment of `checkpoint` (None: the start). Returns notes to print.

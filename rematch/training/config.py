@@ -30,7 +30,7 @@ class WholeConfig(Config):
 
     @property
     def iterations(self) -> int:
-        steps, roles = self.games * self.steps, max(1, len(registry.find(self.game).bots))  # per iteration
+        steps, roles = self.games * self.steps, registry.find(self.game).role_count(self.world)
         return min(-(-self.total_steps // steps), self.schedule.iterations(roles, steps) or sys.maxsize)
 
     def check(self) -> None:

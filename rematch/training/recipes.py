@@ -89,9 +89,9 @@ def read_settings(
         # A file is checked without the flags, which may switch off what it sets. A file with nearly all
         # settings, such as the config.yaml of a run, is not checked: it sets none of them on purpose.
         if source in files and len(all_keys & set(layer)) < COMPLETE * len(all_keys):
-            _refuse_unused(without_flags, layer, source, setup)
+            refuse_unused(without_flags, layer, source, setup)
         elif source in ("changes", "command line"):
-            _refuse_unused(config, layer, source, setup)
+            refuse_unused(config, layer, source, setup)
     if config.device == "auto":
         config = settings.apply(config, {"device": chosen_device(setup)}, "device auto")
     set_keys = {key for layer in [flag_layer, *(layer for _, layer, _ in layers)] for key in layer}
@@ -139,7 +139,7 @@ def allow_typed_code(flags: Sequence[str], changes: Mapping[str, Any]) -> None:
         user_code.allow([*flag_values(key, flags), *([names] if isinstance(names, str) else names)])
 
 
-def _refuse_unused(config: Config, layer: Mapping[str, Any], source: str, setup: RunSetup) -> None:
+def refuse_unused(config: Config, layer: Mapping[str, Any], source: str, setup: RunSetup) -> None:
     """ConfigError for a setting of the user that has no effect with these settings or in this world."""
     keys = [key.replace("-", "_") for key in layer]
     settings.refuse_inert(config, keys, source)

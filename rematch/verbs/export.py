@@ -12,9 +12,11 @@ from rematch.agents import policy_export
 from rematch.agents.learners.q_policy import QPlayer
 from rematch.agents.policy import Policy
 from rematch.core.errors import ConfigError
+from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.past_policies import policy_metadata
 from rematch.reporting.result import Block, Printable, Table
-from rematch.verbs.arguments import folder_of
+from rematch.verbs.arguments import MOST_SEED, check_integer, folder_of
+from rematch.verbs.exact_runs import claims
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,11 +39,17 @@ class ExportedPolicies(Printable):
         return {"policies": list(map(str, self.policies)), "files": list(map(str, self.files))}
 
 
-def export(run: Path | str, out: Path | str, *, onnx: bool = False) -> ExportedPolicies:
+def export(
+    run: Path | str, out: Path | str, *, onnx: bool = False, games: int = 0, seed: int = 0
+) -> ExportedPolicies:
     """Write a run's newest policies to `out` (several roles: OUT-ROLE); with `onnx` also as ONNX files.
 
-    The files can be named as players: rematch.tournament, rematch play, rematch train --from.
+    The files can be named as players: rematch.tournament, rematch play, rematch train --from. With `games`
+    each policy plays that many games against every scripted opponent, and its card (the JSON file) claims the
+    result of each game: `rematch verify` checks them.
     """
+    check_integer("games", games, 0, claims.MOST_CLAIMED)
+    check_integer("seed", seed, 0, MOST_SEED)
     folder, target = folder_of(run), policy_file(Path(out))
     trained = api.load(folder)
     players = trained.policies
@@ -55,6 +63,10 @@ def export(run: Path | str, out: Path | str, *, onnx: bool = False) -> ExportedP
     metadata = {
         role: policy_metadata(trained.config, policy, trained.iteration) for role, policy in networks.items()
     }
+    if games:
+        for role in PROGRESS.each(list(metadata)):
+            card = claims.make_claims(trained.config, role, players[role], games, seed)
+            metadata[role] |= {claims.CLAIMS: card}
     paths = policy_export.export(networks, metadata, target)
     converted = [policy_export.export_onnx(policy, path.with_suffix(".onnx"))
                  for policy, path in zip(networks.values(), paths) if onnx]

@@ -236,7 +236,7 @@ def summary(folder: Path) -> Json:
     facts = run_summary.facts(folder)
     keys = ("title", "game", "seed", "verdict", "findings", "evaluations", "table", "returns", "exact",
             "exploit", "curriculum", "rollbacks", "alarms", "causes", "changed", "events", "frontier",
-            "problems")
+            "lineage", "problems")
     return {key: facts[key] for key in keys}
 
 

@@ -59,6 +59,10 @@ class Game(ABC):
     def bot(self, name: str, role: str) -> Player:
         """The bot `name` of a role; ConfigError where there is none."""
 
+    def role_count(self, config: Any) -> int:
+        """The number of roles under these settings."""
+        return max(1, len(self.bots))
+
     def random(self, config: Any) -> bool:
         """Whether chance or random starts make games differ under these settings, whatever the players do."""
         return self.defaults.random is not False

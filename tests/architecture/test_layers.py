@@ -144,6 +144,6 @@ def test_packages_never_name_a_world() -> None:
         for node in nodes(path):
             if isinstance(node, ast.Constant) and node.value in WORLDS:
                 named.add(name_of(path))
-    library = "rematch/adapters/gymnasium_env.py"
+    libraries = {"rematch/adapters/gymnasium_env.py", "rematch/adapters/pettingzoo_env.py"}
     old_names = "rematch/worlds/registry.py"
-    assert named == {"rematch/core/run_config.py", "rematch/training/recipes.py", library, old_names}
+    assert named == {"rematch/core/run_config.py", "rematch/training/recipes.py", old_names} | libraries

@@ -39,7 +39,7 @@ def offers(*words: str) -> list[str]:
 def test_completion_of_commands() -> None:
     names = [command.name for command in command_list.listed()]
     assert offers("") == [*names, "--help", "--version"]
-    assert offers("re") == offers("RE") == ["resume", "report", "replay", "recipes"]
+    assert offers("re") == offers("RE") == ["resume", "rewind", "report", "replay", "recipes"]
     assert "complete" not in offers("")
 
 

@@ -89,7 +89,8 @@ def lattice_subjects() -> list[Subject]:
 
 IN = {"pursuit": pursuit_subjects, "lattice": lattice_subjects}
 
-NEEDS = {"openspiel": "pyspiel", "gameboy": "pyboy"}  # world -> a library without which it cannot be made
+# world -> a library without which it cannot be made
+NEEDS = {"openspiel": "pyspiel", "gameboy": "pyboy", "pettingzoo": "pygame"}
 
 
 def game(name: str) -> Any:

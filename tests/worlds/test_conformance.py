@@ -19,6 +19,7 @@ from rematch.worlds.conformance import BrokenPromise, Subject, Trial
 TRIALS = {"matching": Trial(chance=False), "sticks": Trial(), "drift": Trial(stage=(0.5,))}
 TRIALS["pursuit"] = Trial(stage=(4.0, 6.0, 1.0, 2.0))
 TRIALS["lattice"] = Trial(stage=(0.0, 3.0, 5.0))
+TRIALS["pettingzoo"] = Trial(games=3, steps=20, chance=False)
 TRIALS["gameboy"] = conformance_subjects.EMULATED
 
 

@@ -8,16 +8,21 @@ from rematch.cli.command import FILE, RUN, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import print_result
 from rematch.core.errors import ConfigError
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 
 
 def run(words: Sequence[str]) -> int:
+    from rematch.verbs.exact_runs.claims import MOST_CLAIMED
     from rematch.verbs.export import export
 
     options = Options.of(COMMAND, words)
     (name,) = options.positional(1, "rematch export RUN --out FILE [--onnx]")
     if "--out" not in options.values:
         raise ConfigError("rematch export RUN needs --out FILE, a name that ends in .safetensors")
-    print_result(export(name, options.values["--out"], onnx="--onnx" in options.values))
+    games = options.integer("--games", 0, 1, MOST_CLAIMED)
+    with ProgressDisplay():
+        result = export(name, options.values["--out"], onnx="--onnx" in options.values, games=games)
+    print_result(result)
     return 0
 
 
@@ -29,10 +34,15 @@ COMMAND = Command(
     run=run,
     details="""Writes FILE.safetensors with the weights, and FILE.json with the game, the rules and the
         network; FILE-ROLE where there are several roles. The files can be named in eval --players, in play
-        --against and in train --from.""",
+        --against and in train --from.
+
+        With --games the card FILE.json also claims the result of every game against the scripted players;
+        `rematch verify FILE` plays a random part of them again.""",
     options=(
         Option(name="--out", value="FILE", completes=FILE,
                help="file to write; its name ends in .safetensors"),
+        Option(name="--games", value="N",
+               help="play N games against each scripted opponent and claim their results in the card"),
         Option(name="--onnx", help="write each policy as an .onnx file too"),
     ),
     examples=(

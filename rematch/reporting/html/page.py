@@ -300,6 +300,10 @@ def provenance(run: Row) -> str:
     progress = run["progress"]
     out = paragraph(f"{progress['rows']} iterations, {human(progress['step'])} steps of all games, "
                     f"{human(progress['games'])} finished games.")
+    if run["lineage"]:
+        own, *earlier = run["lineage"]
+        out += paragraph(f"This run was {own}.")
+        out += bullets([f"Its ancestor was {each}." for each in earlier]) if earlier else ""
     out += paragraph(f"{run['learning'].capitalize()}.") if run["learning"] else ""
     if run["events"]:
         rows = [[text(event["event"]), cell(event["iteration"]), text(event.get("why") or ""),

@@ -16,6 +16,7 @@ export async function runPage(main, id, pages) {
     h("p", {class: "verdict"}, run.verdict),
     ...pages.filter((page) => page.world === run.world).map((page) => h("p", {class: "links"}, h("a", {href: `#/run/${id}/${page.world}`}, page.title))),
     run.state === "running" || run.state === "finished" ? null : h("p", {}, "Continue with: ", h("code", {}, run.command)),
+    ...run.lineage.map((text) => h("p", {}, "Lineage: ", text)),
     ...run.problems.map((text) => h("p", {class: "problem"}, text)),
     ...causes(run), ...alarms(run), ...strength(run), ...curriculum(run),
     h("h2", {}, "Learning"), ...learning(curves, open),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rematch.core.config import knob
+from rematch.worlds.gymnasium_spaces import read_options
 
 from . import factory
 
@@ -28,7 +29,7 @@ class Config:
     )
 
     def check(self) -> None:
-        factory.read_options(self.options)
+        read_options(self.options)
         if factory.present():  # else making the world reports that it is missing
             factory.find(self.id)
 

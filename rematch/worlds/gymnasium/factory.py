@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import json
-import re
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from types import ModuleType
@@ -18,8 +15,14 @@ import numpy as np
 
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError, NotInstalled
-
-from .spaces import ActionDecoder, ObservationEncoder, action_decoder, observation_encoder
+from rematch.worlds.gymnasium_spaces import (
+    ActionDecoder,
+    ObservationEncoder,
+    action_decoder,
+    observation_encoder,
+    one_line,
+    read_options,
+)
 
 PROBE = 60  # steps of the trial episode that must be reproduced
 
@@ -70,26 +73,6 @@ def find(name: str) -> Any:
             + (f"; nearest: {near}" if near else "")
         )
     return registry[short]
-
-
-def one_line(error: BaseException) -> str:
-    words = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()
-    return f"{type(error).__name__}: {' '.join(words)}"[:300]
-
-
-def read_options(options: Sequence[str]) -> dict[str, Any]:
-    """("gravity=5", "is_slippery=false") -> keyword arguments of the environment's constructor."""
-    out: dict[str, Any] = {}
-    for option in options:
-        name, equals, text = option.partition("=")
-        if not equals or not name.isidentifier() or name in out or name in ("id", "max_episode_steps"):
-            raise ConfigError(f"options = {option!r}: expected name=value, each name once")
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = {"True": True, "False": False, "None": None}.get(text, text)
-        out[name] = value
-    return out
 
 
 @dataclass(frozen=True)

@@ -14,32 +14,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role, Spec
 from rematch.core.world import CUT_OFF, DECIDED, RUNNING, View
-from rematch.worlds.numpy_world import MAGIC, NumpyWorld, Rows, States
+from rematch.worlds.gymnasium_spaces import episode_seed as episode_seed
+from rematch.worlds.gymnasium_spaces import one_line
+from rematch.worlds.numpy_world import States
+from rematch.worlds.replayed_world import ReplayedWorld
 
-from . import factory
 from .bots import ROLE
 from .config import Config
 
 NAME = __name__.split(".")[-2]  # name of this folder, so that a copied folder is another game
 
 
-def episode_seed(seed: int, episode: int) -> int:
-    """The 31-bit seed for `env.reset`, from the key of the game and its episode.
-
-    SplitMix64 (Steele, Lea and Flood 2014). Most environments accept no larger seed.
-    """
-    mask = (1 << 64) - 1
-    z = (seed + (episode + 1) * 0x9E3779B97F4A7C15) & mask
-    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & mask
-    return (z ^ z >> 31) >> 33
-
-
-class GymnasiumWorld(NumpyWorld):
+class GymnasiumWorld(ReplayedWorld):
     """See rematch.core.world.World. A part shares its environment objects with the whole world."""
 
     config: Config
@@ -120,7 +110,7 @@ class GymnasiumWorld(NumpyWorld):
                     ends[row] = (DECIDED if terminated else CUT_OFF, outcome)
         except Exception as error:
             raise ConfigError(
-                f"{self.description.id}: game {self.first + row} failed in a step: {factory.one_line(error)}"
+                f"{self.description.id}: game {self.first + row} failed in a step: {one_line(error)}"
             ) from None
         return rewards, ends
 
@@ -144,25 +134,17 @@ class GymnasiumWorld(NumpyWorld):
         """The number of the first game of a mask [N]."""
         return self.first + int(np.flatnonzero(mask)[0])
 
-    def _restart(self, rows: Rows) -> None:
-        """Start new episodes. Unlike in NumpyWorld, each environment has its own generator."""
-        if not self.envs:
-            self.envs = [self.description.make() for _ in range(self.games)]
-            self.raw: Floats = np.zeros((self.games, self.description.encoder.field.size), np.float32)
-        old, state = self.state[rows], self.state
-        state[rows] = np.zeros(1, state.dtype)[0]
-        state["magic"][rows], state["episode"][rows] = MAGIC, old["episode"] + (old["magic"] == MAGIC)
-        state["seed"][rows], state["slot"][rows] = self.next.seed[rows], self.next.slot[rows]
-        for row in rows.tolist():
-            self._reset(row)
+    def make_environments(self) -> None:
+        self.envs = [self.description.make() for _ in range(self.games)]
+        self.raw: Floats = np.zeros((self.games, self.description.encoder.field.size), np.float32)
 
-    def _reset(self, row: int) -> None:
+    def reset_environment(self, row: int) -> None:
         seed = episode_seed(int(self.state["seed"][row]), int(self.state["episode"][row]))
         try:
             self._store_observation(row, self.envs[row].reset(seed=seed)[0])
         except Exception as error:
             raise ConfigError(
-                f"{self.description.id}: game {self.first + row} failed in a reset: {factory.one_line(error)}"
+                f"{self.description.id}: game {self.first + row} failed in a reset: {one_line(error)}"
             ) from None
 
     # --- states ---------------------------------------------------------------------------------------
@@ -175,38 +157,9 @@ class GymnasiumWorld(NumpyWorld):
         legal = actions < decoder.actions.size if decoder.discrete else np.abs(actions) <= 1  # false for NaN
         return np.asarray(valid & legal.reshape(len(states), -1).all(1))
 
-    def load(self, rows: Ints, states: Bytes) -> None:
-        """Restore the environments by replaying their actions; where one state is invalid, restore none."""
-        games = np.asarray(rows, np.intp)
-        size = self.state.dtype.itemsize
-        if states.dtype != np.uint8 or states.shape != (len(games), size):
-            actual = f"{states.dtype} {list(states.shape)}"
-            raise ConfigError(f"{NAME}: expected states uint8 [{len(games)}, {size}], found {actual}")
-        loaded = np.ascontiguousarray(states).view(self.state.dtype).reshape(len(games))
-        valid = (loaded["magic"] == MAGIC) & (loaded["time"] >= 0) & self.valid_states(loaded)
-        invalid = np.flatnonzero(~valid)
-        if invalid.size:
-            raise ConfigError(f"{NAME}: state {invalid[0]} is no state of this world")
-        before = self.state[games]
-        self.state[games] = loaded
-        if not self.description.reproducible:
-            self.state["time"][games] = 0
-        failed = [index for index, row in enumerate(games.tolist()) if not self._replay(row)]
-        if failed:
-            self.state[games] = before
-            for row in games.tolist():
-                self._replay(row)
-            raise ConfigError(
-                f"{NAME}: state {failed[0]} is no state of this world: its episode ends before it"
-            )
-        self.view.reward[games], self.view.outcome[games] = 0, 0
-        self.view.ended[games] = RUNNING
-        self.view.length[games] = self.state["time"][games]
-        self.write_observations()
-
-    def _replay(self, row: int) -> bool:
+    def replay(self, row: int) -> bool:
         """Replay the actions of the running episode; False where it ends before the last of them."""
-        self._reset(row)
+        self.reset_environment(row)
         time = int(self.state["time"][row])
         if not time:
             return True

@@ -31,8 +31,8 @@ from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.seating import RoleSeating
 from rematch.worlds import conformance
 from rematch.worlds.conformance import Trial
-from rematch.worlds.gymnasium.spaces import observation_encoder
 from rematch.worlds.gymnasium.world import episode_seed
+from rematch.worlds.gymnasium_spaces import observation_encoder
 from rematch.worlds.registry import find
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")

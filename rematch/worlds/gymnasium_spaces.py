@@ -1,4 +1,6 @@
-"""Converts Gymnasium spaces: observations to fields of a spec, actions of a role to those of an environment.
+"""Gymnasium spaces, options and seeds, for worlds that wrap environments of Gymnasium or PettingZoo.
+
+Observations become fields of a spec, actions of a role become those of an environment.
 
 Supported are observations Box (any shape, flattened, no pixels), Discrete, MultiDiscrete and Tuple of
 Discrete, and actions Discrete and Box with finite bounds. Other spaces are refused in one line.
@@ -6,6 +8,9 @@ Discrete, and actions Discrete and Box with finite bounds. Other spaces are refu
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,3 +182,38 @@ def action_decoder(space: Any) -> ActionDecoder:
         raise refusal("action", space)
     actions = Actions(kind="continuous", names=tuple(f"u{i}" for i in range(size)))
     return ActionDecoder(actions, 0, space.shape, low, high - low, np.dtype(np.float32))
+
+
+# --- options, errors, seeds ------------------------------------------------------------------------------
+
+
+def one_line(error: BaseException) -> str:
+    words = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()
+    return f"{type(error).__name__}: {' '.join(words)}"[:300]
+
+
+def read_options(options: Sequence[str]) -> dict[str, Any]:
+    """("gravity=5", "is_slippery=false") -> keyword arguments of the environment's constructor."""
+    out: dict[str, Any] = {}
+    for option in options:
+        name, equals, text = option.partition("=")
+        if not equals or not name.isidentifier() or name in out or name in ("id", "max_episode_steps"):
+            raise ConfigError(f"options = {option!r}: expected name=value, each name once")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = {"True": True, "False": False, "None": None}.get(text, text)
+        out[name] = value
+    return out
+
+
+def episode_seed(seed: int, episode: int) -> int:
+    """The 31-bit seed for `env.reset`, from the key of the game and its episode.
+
+    SplitMix64 (Steele, Lea and Flood 2014). Most environments accept no larger seed.
+    """
+    mask = (1 << 64) - 1
+    z = (seed + (episode + 1) * 0x9E3779B97F4A7C15) & mask
+    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & mask
+    return (z ^ z >> 31) >> 33

@@ -1,0 +1,1 @@
+"""Commands that only exact runs can offer: fork, rewind, diff and verify."""

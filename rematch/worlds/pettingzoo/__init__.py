@@ -1,0 +1,1 @@
+"""Any PettingZoo game, AEC or parallel, as a world; needs the extra `pettingzoo`."""

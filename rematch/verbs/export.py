@@ -1,4 +1,4 @@
-"""Export a run's newest policies as policy files."""
+"""Export a run's newest policies: policy files, ONNX files and C headers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rematch import api
-from rematch.agents import policy_export
+from rematch.agents import onnx_export, policy_export
+from rematch.agents.c_header import check as check_header
+from rematch.agents.c_header import write as write_header
 from rematch.agents.learners.q_policy import QPlayer
 from rematch.agents.policy import Policy
 from rematch.core.errors import ConfigError
@@ -19,15 +21,17 @@ from rematch.verbs.arguments import folder_of
 
 @dataclass(frozen=True, repr=False)
 class ExportedPolicies(Printable):
-    """The files that were written: weights, a JSON file for each, and ONNX files on request."""
+    """The files that were written: weights, a JSON file for each, and ONNX files and C headers on request."""
 
     policies: tuple[Path, ...]
     onnx: tuple[Path, ...] = ()
+    headers: tuple[Path, ...] = ()
 
     @property
     def files(self) -> list[Path]:
         """Every file that was written, policies first."""
-        return [*self.policies, *(path.with_suffix(".json") for path in self.policies), *self.onnx]
+        metadata = (path.with_suffix(".json") for path in self.policies)
+        return [*self.policies, *metadata, *self.onnx, *self.headers]
 
     def blocks(self) -> Iterator[Block]:
         rows = [(str(path), f"{path.stat().st_size:,}") for path in self.files]
@@ -37,28 +41,45 @@ class ExportedPolicies(Printable):
         return {"policies": list(map(str, self.policies)), "files": list(map(str, self.files))}
 
 
-def export(run: Path | str, out: Path | str, *, onnx: bool = False) -> ExportedPolicies:
-    """Write a run's newest policies to `out` (several roles: OUT-ROLE); with `onnx` also as ONNX files.
+def export(
+    run: Path | str, out: Path | str, *, onnx: bool = False, c_header: bool = False
+) -> ExportedPolicies:
+    """Write a run's newest policies to `out` (several roles: OUT-ROLE).
 
-    The files can be named as players: rematch.tournament, rematch play, rematch train --from.
+    The files can be named as players: rematch.tournament, rematch play, rematch train --from. With `onnx` and
+    `c_header` each policy is also written for use without Rematch: an .onnx file, a C99 header.
     """
     folder, target = folder_of(run), policy_file(Path(out))
     trained = api.load(folder)
-    players = trained.policies
-    policies = {role: player.policy if isinstance(player, QPlayer) else player
-                for role, player in players.items()}  # fmt: skip
-    networks = {role: policy for role, policy in policies.items() if isinstance(policy, Policy)}
-    if onnx:
-        policy_export.check_onnx(networks.values())
+    networks = networks_of(trained.policies)
+    check_formats(networks, onnx, c_header)
     if not networks:
         raise ConfigError(f"{folder}: its players plan with the rules of the world; a policy file cannot")
     metadata = {
         role: policy_metadata(trained.config, policy, trained.iteration) for role, policy in networks.items()
     }
     paths = policy_export.export(networks, metadata, target)
-    converted = [policy_export.export_onnx(policy, path.with_suffix(".onnx"))
-                 for policy, path in zip(networks.values(), paths) if onnx]
-    return ExportedPolicies(tuple(paths), tuple(converted))
+    files = list(zip(networks.values(), metadata.values(), paths))
+    graphs = [onnx_export.write(policy, exported, path.with_suffix(".onnx"))
+              for policy, exported, path in files if onnx]
+    headers = [write_header(policy, exported, path.with_suffix(".h"))
+               for policy, exported, path in files if c_header]
+    return ExportedPolicies(tuple(paths), tuple(graphs), tuple(headers))
+
+
+def networks_of(players: dict[str, Any]) -> dict[str, Policy]:
+    """role -> network of its player; players that search have none."""
+    policies = {role: player.policy if isinstance(player, QPlayer) else player
+                for role, player in players.items()}  # fmt: skip
+    return {role: policy for role, policy in policies.items() if isinstance(policy, Policy)}
+
+
+def check_formats(networks: dict[str, Policy], onnx: bool, header: bool) -> None:
+    """Errors before any file is written."""
+    if onnx:
+        onnx_export.check()
+    if header:
+        check_header(networks.values())
 
 
 def policy_file(out: Path) -> Path:

@@ -14,10 +14,11 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.export import export
 
     options = Options.of(COMMAND, words)
-    (name,) = options.positional(1, "rematch export RUN --out FILE [--onnx]")
+    (name,) = options.positional(1, "rematch export RUN --out FILE [--onnx] [--c-header]")
     if "--out" not in options.values:
         raise ConfigError("rematch export RUN needs --out FILE, a name that ends in .safetensors")
-    print_result(export(name, options.values["--out"], onnx="--onnx" in options.values))
+    print_result(export(name, options.values["--out"], onnx="--onnx" in options.values,
+                        c_header="--c-header" in options.values))
     return 0
 
 
@@ -29,14 +30,21 @@ COMMAND = Command(
     run=run,
     details="""Writes FILE.safetensors with the weights, and FILE.json with the game, the rules and the
         network; FILE-ROLE where there are several roles. The files can be named in eval --players, in play
-        --against and in train --from.""",
+        --against and in train --from.
+
+        --onnx and --c-header write each policy for use without Rematch: they take measured quantities, scale
+        them, mask illegal actions and return clipped actions in their units. Names and units of all inputs
+        and outputs are in the file.""",
     options=(
         Option(name="--out", value="FILE", completes=FILE,
                help="file to write; its name ends in .safetensors"),
-        Option(name="--onnx", help="write each policy as an .onnx file too"),
+        Option(name="--onnx", help="write each policy as an .onnx file too, for onnxruntime"),
+        Option(name="--c-header", help="write each policy as a C99 header too, for a robot; its network has "
+                                       "fully connected layers"),
     ),
     examples=(
         ("rematch export quick-1 --out agent", "write agent-pursuer.safetensors, agent-evader.safetensors"),
+        ("rematch export quick-1 --out agent --onnx --c-header", "agent-pursuer.onnx, agent-pursuer.h too"),
     ),
     arguments=(RUN,),
 )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rematch.verbs.play import play
     from rematch.verbs.replays import film, replay
     from rematch.verbs.report import report
-    from rematch.verbs.runs import list_runs, status
+    from rematch.verbs.runs import list_runs, notify, status
     from rematch.verbs.settings import describe_settings
     from rematch.verbs.solve import solve
     from rematch.verbs.sweep import sweep
@@ -56,6 +56,7 @@ _MODULES = {  # public name -> the module that defines it
     "list_runs": "rematch.verbs.runs",
     "list_worlds": "rematch.verbs.catalog",
     "load": "rematch.api",
+    "notify": "rematch.verbs.runs",
     "play": "rematch.verbs.play",
     "replay": "rematch.verbs.replays",
     "report": "rematch.verbs.report",
@@ -69,8 +70,8 @@ _MODULES = {  # public name -> the module that defines it
 }
 __all__ = [
     "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "describe_world",
-    "evaluate", "exploit", "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "play",
-    "replay", "report", "resume", "serve", "solve", "status", "sweep", "tournament", "train",
+    "evaluate", "exploit", "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "notify",
+    "play", "replay", "report", "resume", "serve", "solve", "status", "sweep", "tournament", "train",
 ]  # fmt: skip
 
 

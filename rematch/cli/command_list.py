@@ -25,6 +25,7 @@ SYNONYMS = {  # command, in the order of the overview -> words that other tools 
     "check": ("test", "rehearse", "verify", "validate", "dry-run", "dryrun", "preflight"),
     "runs": ("list", "ls", "experiments"),
     "status": ("info", "show", "progress", "state", "ps", "top"),
+    "notify": ("alert", "webhook", "ntfy", "message", "messages", "notification"),
     "serve": ("web", "browser", "dashboard", "ui", "page", "live", "server", "http"),
     "report": ("html", "plot", "plots", "summary", "diagnose"),
     "film": ("watch", "video", "gif", "mp4", "render", "movie"),

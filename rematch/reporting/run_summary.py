@@ -192,6 +192,14 @@ def _observations(path: Path) -> dict[str, list[Row]]:
     return {role: [dict(column) for column in columns] for role, columns in stored.items()}
 
 
+def alarm_rows(path: Path) -> list[Row]:
+    """The alarms of a run, each with its likely causes; empty where its settings cannot be read."""
+    run = Folder(path)
+    if run.config is None or run.spec is None:
+        return []
+    return _alarms(run, run.attempt(lambda: _observations(path)) or {})
+
+
 def _alarms(run: Folder, observations: dict[str, list[Row]]) -> list[Row]:
     assert run.config is not None and run.spec is not None
     evidence = Evidence(config=run.config, spec=run.spec, metrics=run.metrics, history=run.evaluations,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rematch.verbs.check import check
     from rematch.verbs.evaluate import evaluate
     from rematch.verbs.exploit import exploit
-    from rematch.verbs.export import export
+    from rematch.verbs.export import curves, export
     from rematch.verbs.play import play
     from rematch.verbs.replays import film, replay
     from rematch.verbs.report import report
@@ -46,6 +46,7 @@ _MODULES = {  # public name -> the module that defines it
     "calibrate": "rematch.verbs.calibrate",
     "check": "rematch.verbs.check",
     "configure": "rematch.api",
+    "curves": "rematch.verbs.export",
     "describe_settings": "rematch.verbs.settings",
     "describe_world": "rematch.verbs.catalog",
     "evaluate": "rematch.verbs.evaluate",
@@ -69,9 +70,10 @@ _MODULES = {  # public name -> the module that defines it
     "train": "rematch.api",
 }
 __all__ = [
-    "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "describe_world",
-    "evaluate", "exploit", "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "notify",
-    "play", "replay", "report", "resume", "serve", "solve", "status", "sweep", "tournament", "train",
+    "ConfigError", "benchmark", "calibrate", "check", "configure", "curves", "describe_settings",
+    "describe_world", "evaluate", "exploit", "export", "film", "list_recipes", "list_runs", "list_worlds",
+    "load", "notify", "play", "replay", "report", "resume", "serve", "solve", "status", "sweep",
+    "tournament", "train",
 ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ SYNONYMS = {  # command, in the order of the overview -> words that other tools 
     "film": ("watch", "video", "gif", "mp4", "render", "movie"),
     "replay": ("record", "recording", "recorded", "demo"),
     "export": ("save", "onnx", "convert", "deploy"),
+    "curves": ("tensorboard", "wandb", "logs", "scalars", "metrics", "tb", "export-logs"),
     "eval": ("evaluate", "evaluation", "match", "versus", "vs", "compare"),
     "tournament": ("elo", "ranking", "league", "rating", "round-robin"),
     "exploit": ("exploitability", "attack", "best-response", "exploiter"),

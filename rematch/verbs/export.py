@@ -1,4 +1,4 @@
-"""Export a run's newest policies: policy files, ONNX files and C headers."""
+"""Export a run: its newest policies as files, its curves to TensorBoard or Weights & Biases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from rematch.agents.learners.q_policy import QPlayer
 from rematch.agents.policy import Policy
 from rematch.core.errors import ConfigError
 from rematch.evaluation.past_policies import policy_metadata
+from rematch.reporting.exporters import log_writers
+from rematch.reporting.exporters.curves import Counts, copy_rows, follow, stored_settings
+from rematch.reporting.exporters.run_tail import RunTail
 from rematch.reporting.result import Block, Printable, Table
+from rematch.storage.atomic_files import os_errors_as_run_error
 from rematch.verbs.arguments import folder_of
 
 
@@ -90,3 +94,45 @@ def policy_file(out: Path) -> Path:
         raise ConfigError(f"--out = {str(out)!r}: expected a name that ends in {suffix}, in a folder that "
                           "exists")
     return out
+
+
+# --- curves -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class CopiedCurves(Printable):
+    """The numbers of copied rows, and the command that shows them."""
+
+    iterations: int
+    evaluations: int
+    show: str
+
+    def blocks(self) -> Iterator[Block]:
+        yield f"{self.iterations:,} iterations and {self.evaluations:,} evaluations; show them with:"
+        yield self.show
+
+    def to_dict(self) -> dict[str, Any]:
+        return vars(self).copy()
+
+
+def curves(
+    run: Path | str, to: str, *, out: Path | str | None = None, live: bool = False
+) -> CopiedCurves:
+    """Copy the curves of a run to "tensorboard" or "wandb" (offline), into the folder `out`.
+
+    With `live` rows are copied while the run trains, until it ends. The run folder is only read.
+    """
+    folder = folder_of(run)
+    make = log_writers.writer_class(to)
+    settings = stored_settings(folder)
+    target = Path(log_writers.FOLDERS[to] if out is None else out)
+    if target.exists() and not target.is_dir():
+        raise ConfigError(f"--out = {str(target)!r}: expected a folder")
+    with os_errors_as_run_error(f"{target} cannot be written"):
+        writer = make(target, folder.resolve().name, settings)
+        counts, tail = Counts(), RunTail(folder)
+        try:
+            (follow if live else copy_rows)(tail, writer, counts)
+        finally:
+            show = writer.close()
+    return CopiedCurves(counts.iterations, counts.evaluations, show)

@@ -49,7 +49,7 @@ def at_end_of_input() -> bool:
 
 COMMAND = Command(
     name="notify",
-    group="runs",
+    group="train",
     summary="send messages about a run that trains to a web address",
     usage=("rematch notify RUN",),
     run=run,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 # A row of a product must not depend on where in its batch it stands; on some processors MKL's fastest kernels
@@ -80,6 +81,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'rematch' has no attribute {name!r}")
+    if "ipykernel" in sys.modules:  # a notebook: long functions show their progress
+        importlib.import_module("rematch.reporting.html.notebook").enable()
     return getattr(importlib.import_module(_MODULES[name]), name)
 
 

@@ -36,7 +36,7 @@ FORMATS = (replay_files.SUFFIX, ".gif", ".mp4")
 
 @dataclass(frozen=True, repr=False)
 class Film(Printable):
-    """A written film or replay and its caption; a notebook shows the pictures of a GIF."""
+    """A written film or replay and its caption; a notebook shows the film."""
 
     file: Path
     caption: str
@@ -46,11 +46,14 @@ class Film(Printable):
         yield f"{self.file}  {self.file.stat().st_size:,} bytes"
 
     def _repr_html_(self) -> str:
-        text = super()._repr_html_()
-        if self.file.suffix != ".gif":
-            return text
+        """The film itself: a notebook that is sent to someone else still shows it."""
+        if self.file.suffix not in (".gif", ".mp4"):
+            return super()._repr_html_()
         data = base64.b64encode(self.file.read_bytes()).decode()
-        return f'<img alt="" src="data:image/gif;base64,{data}">{block_html(self.caption)}'
+        picture = f'<img alt="" src="data:image/gif;base64,{data}">'
+        if self.file.suffix == ".mp4":
+            picture = f'<video controls loop muted src="data:video/mp4;base64,{data}"></video>'
+        return picture + block_html(self.caption)
 
     def to_dict(self) -> dict[str, Any]:
         return {"file": str(self.file), "caption": self.caption}

@@ -46,7 +46,9 @@ class Field:
     high: float = 1.0
     categories: tuple[int, ...] = ()  # the n of every column; empty: quantities
     shape: tuple[int, ...] = ()  # its product is the number of columns; empty: a plain row
-    quantities: tuple[Quantity, ...] = ()  # one per column; empty: the numbers have no unit and no scale
+    # one per column; empty: the numbers have no unit and no scale. Fields with other quantities are equal: a
+    # policy observes and chooses numbers.
+    quantities: tuple[Quantity, ...] = field(default=(), compare=False)
 
     @property
     def size(self) -> int:
@@ -59,7 +61,7 @@ class Actions:
 
     kind: Literal["continuous", "discrete"]
     names: tuple[str, ...]  # one per dimension, or one per choice
-    quantities: tuple[Quantity, ...] = ()  # continuous: what the world executes, one per dimension
+    quantities: tuple[Quantity, ...] = field(default=(), compare=False)  # continuous: what is executed
 
     @property
     def size(self) -> int:

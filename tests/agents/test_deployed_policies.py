@@ -257,6 +257,15 @@ def test_gymnasium_quantities_are_raw_observations(id: str) -> None:
         np.testing.assert_allclose(np.array(decoder.decode(stored)).reshape(21, -1), scaled, atol=1e-6)
 
 
+def test_quantities_do_not_make_policies_of_other_rules_foreign() -> None:
+    """Regression: a policy may play with another top speed (--other-rules); only its units change."""
+    slow, fast = (registry.find("pursuit").spec(settings.replace(api.default("pursuit").world, changes))
+                  for changes in ({}, {"evader_v_max": 2.0}))
+    one, two = slow.roles["evader"], fast.roles["evader"]
+    assert one.actions == two.actions and one.fields == two.fields
+    assert one.actions.quantities != two.actions.quantities
+
+
 # --- recurrent networks -----------------------------------------------------------------------------------
 
 

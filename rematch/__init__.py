@@ -32,17 +32,19 @@ if TYPE_CHECKING:
     from rematch.verbs.exploit import exploit
     from rematch.verbs.export import curves, export
     from rematch.verbs.play import play
-    from rematch.verbs.replays import film, replay
+    from rematch.verbs.replays import GameChoice, film, replay
     from rematch.verbs.report import report
     from rematch.verbs.runs import list_runs, notify, status
     from rematch.verbs.settings import describe_settings
     from rematch.verbs.solve import solve
     from rematch.verbs.sweep import sweep
-    from rematch.verbs.tournament import tournament
+    from rematch.verbs.tournament import MatchOptions, tournament
     from rematch.web.server import serve
 
 _MODULES = {  # public name -> the module that defines it
     "ConfigError": "rematch.core.errors",
+    "GameChoice": "rematch.verbs.replays",
+    "MatchOptions": "rematch.verbs.tournament",
     "benchmark": "rematch.bench.run",
     "calibrate": "rematch.verbs.calibrate",
     "check": "rematch.verbs.check",
@@ -71,10 +73,10 @@ _MODULES = {  # public name -> the module that defines it
     "train": "rematch.api",
 }
 __all__ = [
-    "ConfigError", "benchmark", "calibrate", "check", "configure", "curves", "describe_settings",
-    "describe_world", "evaluate", "exploit", "export", "film", "list_recipes", "list_runs", "list_worlds",
-    "load", "notify", "play", "replay", "report", "resume", "serve", "solve", "status", "sweep",
-    "tournament", "train",
+    "ConfigError", "GameChoice", "MatchOptions", "benchmark", "calibrate", "check", "configure", "curves",
+    "describe_settings", "describe_world", "evaluate", "exploit", "export", "film", "list_recipes",
+    "list_runs", "list_worlds", "load", "notify", "play", "replay", "report", "resume", "serve", "solve",
+    "status", "sweep", "tournament", "train",
 ]  # fmt: skip
 
 

@@ -54,6 +54,21 @@ class Match:
     elo_until: float | None = None  # stop a round robin when all Elo intervals have this half-width
 
 
+@dataclass(frozen=True, kw_only=True)
+class MatchOptions:
+    """Options of `tournament` that are seldom needed."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict)  # settings of the world: {"players": 3}
+    move_seconds: float = 0.0  # time limit for a move of a user-defined bot; 0: the world's default
+    threads: int = 2
+    # Policies may play under other rules than those of their training, where these change neither
+    # observations nor actions; the result names them.
+    other_rules: bool = False
+    # Every pair of three or more players plays until the Elo rating of each is known to that many points,
+    # with always-valid intervals, or until `games`.
+    until: float | None = None
+
+
 def tournament(
     world: str,
     players: Sequence[str],
@@ -62,28 +77,21 @@ def tournament(
     games: int | None = None,
     seed: int = 0,
     greedy: bool = False,
-    changes: Mapping[str, Any] | None = None,
-    move_seconds: float = 0.0,
-    threads: int = 2,
-    other_rules: bool = False,
-    until: float | None = None,
+    options: MatchOptions | None = None,
 ) -> Evaluation:
-    """Play matches in `world`; `changes` are settings of the world, {"players": 3}.
+    """Play matches in `world` between named players.
 
     Where seats have different roles, `players` holds one name for each seat, or three names or more: then
     every player of one role meets every one of the other. Otherwise every deal is played
     from every seat: by all players in one game where there are as many names as seats; else every player
-    meets every other one, or those of `against`. With `other_rules` policies may play under other rules than
-    those of their training, where these change neither observations nor actions; the result names them.
-
-    With `until` every pair of three or more players plays until the Elo rating of each is known to that many
-    points, with always-valid intervals, or until `games`.
+    meets every other one, or those of `against`.
     """
-    flags = [f"--{key}={flag_text(value)}" for key, value in (changes or {}).items()]
+    rare = options or MatchOptions()
+    flags = [f"--{key}={flag_text(value)}" for key, value in rare.changes.items()]
     several = len(players) > 2 and len(roles_of(world)) == 2  # each role has a ranking of its own
     return play_match(world, Match(players=players, against=against, games=games, seed=seed, greedy=greedy,
-                                   flags=flags, seconds=move_seconds, threads=threads, round_robin=several,
-                                   other_rules=other_rules, elo_until=until))
+                                   flags=flags, seconds=rare.move_seconds, threads=rare.threads,
+                                   round_robin=several, other_rules=rare.other_rules, elo_until=rare.until))
 
 
 def roles_of(world: str) -> list[str]:

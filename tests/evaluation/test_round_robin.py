@@ -16,7 +16,7 @@ from rematch.evaluation.round_robin import (
     standings,
 )
 from rematch.verbs.evaluate import stop_rule
-from rematch.verbs.tournament import tournament
+from rematch.verbs.tournament import MatchOptions, tournament
 
 TRUE = np.array([150.0, 50.0, -20.0, -180.0])
 NAMES = ("a", "b", "c", "d")
@@ -72,13 +72,13 @@ def test_games_of_more_than_two_seats_have_no_rating() -> None:
 
 def test_tournament_stops_at_the_wanted_precision() -> None:
     names = ["queue", "random", "heuristic"]
-    result = tournament("beasty", names, until=40.0, seed=3)
+    result = tournament("beasty", names, seed=3, options=MatchOptions(until=40.0))
     halves = [(entry["elo_high"] - entry["elo_low"]) / 2 for entry in result["ranking"]]
     assert max(halves) <= 40 and result["table"][0]["games"] < 5000
     assert max(map(len, result.lines())) <= 100 and any("always valid" in line for line in result.lines())
-    limited = tournament("beasty", names, until=1.0, games=200)
+    limited = tournament("beasty", names, games=200, options=MatchOptions(until=1.0))
     assert {row["games"] for row in limited["table"]} == {200}
-    again = tournament("beasty", names, until=40.0, seed=3)
+    again = tournament("beasty", names, seed=3, options=MatchOptions(until=40.0))
     assert again.to_dict() == result.to_dict()
 
 
@@ -97,10 +97,9 @@ def test_stop_rules_are_checked() -> None:
     for until, better in ((0.01, 0.5), (0.0, None), (0.7, None), (None, 0.0), (None, 1.0)):
         with pytest.raises(ConfigError):
             stop_rule(None, until, better)
-    for arguments in ({"players": ["queue", "random"]}, {"players": ["queue", "random", "heuristic"],
-                                                         "changes": {"players": 3}}):
+    for players, changes in ((["queue", "random"], {}), (["queue", "random", "heuristic"], {"players": 3})):
         with pytest.raises(ConfigError, match="--until needs"):
-            tournament("beasty", until=20.0, **arguments)  # type: ignore[arg-type]
+            tournament("beasty", players, options=MatchOptions(until=20.0, changes=changes))
 
 
 # --- two roles --------------------------------------------------------------------------------------------
@@ -188,4 +187,4 @@ def test_refused_tournaments_of_two_roles(names: list[str], line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         tournament("pursuit", names, games=2)
     with pytest.raises(ConfigError, match="have different roles; expected --games"):
-        tournament("pursuit", ["lion", "flee_straight", "random"], until=20.0)
+        tournament("pursuit", ["lion", "flee_straight", "random"], options=MatchOptions(until=20.0))

@@ -7,6 +7,7 @@ actions. Its function returns what the ONNX file of agents/onnx_export.py return
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,8 @@ class Header:
             self.usage(), "", "Inputs, observation[]:", *map(column_line, *counted(self.input_columns)),
             "", "Outputs, output[]:", *map(column_line, *counted(self.output_columns)),
         ]  # fmt: skip
-        return "\n".join(["/*", *(f" * {comment(line)}".rstrip() for line in lines), " */"])
+        wrapped = [part for line in lines for part in textwrap.wrap(comment(line), WIDTH - 3) or [""]]
+        return "\n".join(["/*", *(f" * {line}".rstrip() for line in wrapped), " */"])
 
     def usage(self) -> str:
         if self.discrete:

@@ -108,7 +108,8 @@ class CopiedCurves(Printable):
     show: str
 
     def blocks(self) -> Iterator[Block]:
-        yield f"{self.iterations:,} iterations and {self.evaluations:,} evaluations; show them with:"
+        several = "" if self.evaluations == 1 else "s"
+        yield f"{self.iterations:,} iterations and {self.evaluations:,} evaluation{several}; show them with:"
         yield self.show
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from support.tiny_run import flags
 from support.web_servers import Received, server
 
 from rematch.cli import main
+from rematch.rehearsal.compare import differences
 
 ROOT = Path(main.__file__).parents[2]
 TOKEN = "tk-9f8e7d-secret"
@@ -78,6 +79,9 @@ def test_end_of_a_run_and_a_dead_server(tmp_path: Path) -> None:
         assert child.returncode == 0, output
         done = wait_for(received, "done")
         assert done["verdict"] and done["text"].startswith("complete after ")
+    child = start(tmp_path, "train", "pursuit", *SHORT, "--name", "alone")
+    assert child.communicate(timeout=120) and child.returncode == 0
+    assert differences(tmp_path / "runs/short", tmp_path / "runs/alone") == []  # the same bytes
     words = ["train", "pursuit", *LONG, "--name", "other", "--notify", f"http://127.0.0.1:9/{TOKEN}"]
     child = start(tmp_path, *words, "--max-minutes", "0.01")
     output, _ = child.communicate(timeout=120)

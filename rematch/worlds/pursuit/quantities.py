@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from rematch.core.spec import Quantity
 
 from .config import Config
 
 UNSEEN = -1.0  # the observed distance of a robot that is not visible
+
+
+def smallest(config: Config) -> float:
+    """The smallest number of a quantity that is never negative: noise makes its observation negative."""
+    return -1.0 if config.sensor_noise else 0.0
 
 
 def top_speed(config: Config, seat: int) -> float:
@@ -23,7 +29,7 @@ def robot(config: Config, seat: int) -> tuple[Quantity, ...]:
         Quantity(unit="m", half=config.arena_width / 2),
         Quantity(unit="m", half=config.arena_height / 2),
         Quantity(unit="rad", half=math.pi),
-        Quantity(unit="m/s", half=speed if speed > 0 else math.inf),
+        Quantity(unit="m/s", half=speed if speed > 0 else math.inf, low=smallest(config)),
         Quantity(unit="rad/s", half=config.omega_max),
     )
 
@@ -31,7 +37,7 @@ def robot(config: Config, seat: int) -> tuple[Quantity, ...]:
 def distance(config: Config, if_negative: float | None = None) -> Quantity:
     """A distance, as a fraction of the arena's diagonal."""
     diagonal = math.hypot(config.arena_width, config.arena_height)
-    return Quantity(unit="m", half=diagonal, if_negative=if_negative)
+    return Quantity(unit="m", half=diagonal, low=smallest(config), if_negative=if_negative)
 
 
 def bearing() -> Quantity:
@@ -50,10 +56,12 @@ def clock(config: Config) -> Quantity:
 
 def full_state(config: Config, seat: int, obstacles: int) -> tuple[Quantity, ...]:
     """The columns of `state` with full_obs. Where there is no obstacle, its distance is any large number."""
+    walls = (Quantity(unit="m", half=side / 2, low=smallest(config))
+             for side in (config.arena_width, config.arena_height))
+    obstacle = replace(distance(config), low=-1.0)  # to its surface
     return (
-        *robot(config, seat), *robot(config, 1 - seat), distance(config), bearing(),
-        Quantity(unit="m", half=config.arena_width / 2), Quantity(unit="m", half=config.arena_height / 2),
-        *(distance(config), bearing()) * obstacles, clock(config),
+        *robot(config, seat), *robot(config, 1 - seat), distance(config), bearing(), *walls,
+        *(obstacle, bearing()) * obstacles, clock(config),
     )  # fmt: skip
 
 

@@ -251,18 +251,19 @@ LAST_SECONDS = 60.0  # in which messages are still sent after the end of a run
 
 
 def notify(
-    run: Path | str, url: str, *, log: Log = silent, abandoned: Callable[[], bool] = lambda: True
+    run: Path | str, url: str, *, log: Log = silent, abandoned: Callable[[], bool] | None = None
 ) -> str:
     """Send messages about a run that trains to a web address, until it ends; returns a line with numbers.
 
-    `abandoned` says whether a run that does not train yet is given up; by default that is an error.
+    A command that starts a run passes `abandoned`: whether it has given up before the run began to train.
     """
-    from rematch.reporting.exporters.notifications import watch
+    from rematch.reporting.exporters.notifications import RunWatcher, watch
     from rematch.reporting.exporters.webhook import Address, Sender
 
     folder = folder_of(run)
     sender = Sender(Address(url), log)
-    if not watch(folder, sender.put, abandoned):
+    watcher = RunWatcher(folder, attached=abandoned is None)
+    if not watch(watcher, sender.put, abandoned or (lambda: True)):
         raise ConfigError(f"{folder} does not train: there is nothing to report")
     sender.close(LAST_SECONDS)
     log(sender.summary())

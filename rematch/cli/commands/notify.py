@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ def run(words: Sequence[str]) -> int:
     elif not url:
         return 0
     else:
+        os.nice(10)  # the training goes first
         with contextlib.suppress(ConfigError):  # its command failed before the run began
             notify(folder_of(name), url, log=print_line, abandoned=at_end_of_input)
     return 0

@@ -7,7 +7,7 @@ releases the lock of a dead process. The training neither waits for it nor knows
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from rematch.reporting.status import status
 from rematch.storage.run_folder import FAILED_EVENT
 
 POLL_SECONDS = 1.0
+SWEEP_FILE = "sweep.yaml"  # in the folder of a sweep, which holds the folders of its runs
 MOST_TEXT = 1000  # characters of a message
 UNKNOWN_END = "its process ended without a reason in the log: killed, out of memory, or the machine stopped"
 
@@ -28,27 +29,34 @@ UNKNOWN_END = "its process ended without a reason in the log: killed, out of mem
 class RunWatcher:
     """Turns the files of one run into messages; `poll` returns those since the last call."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, attached: bool = False) -> None:
         self.folder, self.tail = folder, RunTail(folder)
+        self.attached = attached  # the run trains already: what has happened before is not reported
+        sweep = f"{folder.resolve().parent.name}/" if (folder.parent / SWEEP_FILE).exists() else ""
+        self.name = clean(sweep + folder.resolve().name)
         self.alarms: set[str] = set()  # kinds that were reported
         self.last_event: Row = {}
         self.started = self.ended = False
 
     def begin(self) -> Iterator[Message]:
-        """Read what happened before; the run is started or resumed."""
-        events = self.tail.events()
-        old = self.tail.evaluations()
-        self.alarms = {alarm["kind"] for alarm in self._alarms()} if old else set()
+        """The run is started or resumed; evaluations since then are reported, earlier ones are not."""
+        events, rows = self.tail.events(), self.tail.evaluations()
         resumes = [index for index, event in enumerate(events) if event["event"] == "resume"]
+        resumed = whole(events[resumes[-1]], "iteration") if resumes else -1
+        new = [] if self.attached else [row for row in rows if row["iteration"] > resumed]
+        if len(new) < len(rows):
+            self.alarms = self._kinds()
         self.started = True
-        if not resumes:
+        if self.attached:
+            yield self.message("started", f"messages about the training begin{self._steps()}")
+        elif not resumes:
             yield self.message("started", f"the training has started{self._steps()}")
-            return
-        event = events[resumes[-1]]
-        before = events[resumes[-1] - 1]["event"] if resumes[-1] else ""
-        died = "" if before in ("stop", FAILED_EVENT) else " (it had ended without a stop request)"
-        text = f"the training continues at iteration {whole(event, 'iteration')}{died}"
-        yield self.message("resumed", text, {"iteration": whole(event, "iteration")})
+        else:
+            before = events[resumes[-1] - 1]["event"] if resumes[-1] else ""
+            died = "" if before in ("stop", FAILED_EVENT) else " (it had ended without a stop request)"
+            text = f"the training continues at iteration {resumed}{died}"
+            yield self.message("resumed", text, {"iteration": resumed})
+        yield from self._evaluations(new)
 
     def poll(self) -> Iterator[Message]:
         """Messages since the last call; the last one says how the run has ended."""
@@ -59,21 +67,25 @@ class RunWatcher:
             return
         for event in self.tail.events():
             self.last_event = event
-        if rows := self.tail.evaluations():
-            for row in rows:
-                yield self._evaluation(row)
-            yield from self._new_alarms()
+        yield from self._evaluations(self.tail.evaluations())
         if not running and not self.tail.running:
             self.ended = True
             yield self._end()
 
     def message(self, event: str, text: str, values: Mapping[str, Any] | None = None) -> Message:
         stamped = {"time": now(), **(values or {})}
-        return Message(event, clean(self.folder.name), clean(text)[:MOST_TEXT], stamped)
+        return Message(event, self.name, clean(text)[:MOST_TEXT], stamped)
 
     def _steps(self) -> str:
         facts = self._status()
         return f": {facts['game']}, {human(facts['total_steps'])} steps" if facts.get("total_steps") else ""
+
+    def _evaluations(self, rows: Sequence[Row]) -> Iterator[Message]:
+        """Messages about new evaluations and the alarms that they raise."""
+        for row in rows:
+            yield self._evaluation(row)
+        if rows:
+            yield from self._new_alarms()
 
     def _evaluation(self, row: Row) -> Message:
         verdict = clean(row.get("verdict") or "no verdict")
@@ -82,16 +94,23 @@ class RunWatcher:
                                                  "iteration": whole(row, "iteration")})
 
     def _new_alarms(self) -> Iterator[Message]:
-        for alarm in self._alarms():
-            if alarm["kind"] not in self.alarms:
-                self.alarms.add(alarm["kind"])
+        new = self._kinds() - self.alarms
+        self.alarms |= new
+        for alarm in self._alarms() if new else ():
+            if alarm["kind"] in new:
                 causes = [clean(cause) for cause in alarm["causes"]]
                 cause = "; likely causes: " + "; ".join(causes) if causes else "; no likely cause was found"
                 yield self.message("alarm", f"{alarm['text']}{cause}",
                                    {"kind": alarm["kind"], "causes": causes, "step": alarm["first"]})
 
-    def _alarms(self) -> list[Row]:
+    def _kinds(self) -> set[str]:
         with suppress(Exception):  # hostile or damaged files: the other messages are still sent
+            return run_summary.alarm_kinds(self.folder)
+        return set()
+
+    def _alarms(self) -> list[Row]:
+        """The alarms with their likely causes; reads all metrics."""
+        with suppress(Exception):
             return run_summary.alarm_rows(self.folder)
         return []
 
@@ -117,10 +136,10 @@ class RunWatcher:
 
 
 def watch(
-    folder: Path, put: Callable[[Message], None], abandoned: Callable[[], bool], seconds: float = POLL_SECONDS
-) -> bool:
+    watcher: RunWatcher, put: Callable[[Message], None], abandoned: Callable[[], bool],
+    seconds: float = POLL_SECONDS,
+) -> bool:  # fmt: skip
     """Pass on all messages of a run until it ends; False where `abandoned` is true before it starts."""
-    watcher = RunWatcher(folder)
     while not watcher.ended:
         for message in watcher.poll():
             put(message)

@@ -55,6 +55,24 @@ def test_every_evaluation_and_alarm_is_reported_once(run: Run) -> None:
     assert events(watcher) == ["evaluation"]
 
 
+def test_evaluations_before_the_first_look_are_reported_unless_attached(run: Run) -> None:
+    """Regression: a short run had its only evaluation before the first look, and it was not reported."""
+    run.append_history(row(1, 0.5))
+    assert events(RunWatcher(run.folder)) == ["started", "evaluation"]
+    assert events(RunWatcher(run.folder, attached=True)) == ["started"]
+    run.timing({"event": "stop", "why": "x", "iteration": 1, "time": 0.0})
+    run.timing({"event": "resume", "iteration": 1, "time": 0.0})
+    run.append_history(row(2, 0.5))
+    first, second = RunWatcher(run.folder).poll()
+    assert first.text == "the training continues at iteration 1" and second.values["iteration"] == 2
+
+
+def test_run_of_a_sweep_is_named_with_its_sweep(run: Run) -> None:
+    (run.folder.parent / "sweep.yaml").write_text("")
+    (message,) = RunWatcher(run.folder).poll()
+    assert message.run == f"{run.folder.parent.name}/mine"
+
+
 def test_failure_is_death_with_its_cause(run: Run) -> None:
     watcher = RunWatcher(run.folder)
     assert events(watcher) == ["started"]
@@ -76,12 +94,12 @@ def test_watch_ends_with_the_run(run: Run) -> None:
             run.timing({"event": "stop", "why": "SIGTERM", "iteration": 0, "time": 0.0})
             run.close()
 
-    assert notifications.watch(run.folder, put, lambda: next(steps) > 50, seconds=0.01)
+    assert notifications.watch(RunWatcher(run.folder), put, lambda: next(steps) > 50, seconds=0.01)
     assert messages == ["started", "stopped"]
 
 
 def test_run_that_never_starts_is_abandoned(tmp_path: Path) -> None:
-    assert not notifications.watch(tmp_path / "none", pytest.fail, lambda: True, seconds=0.01)
+    assert not notifications.watch(RunWatcher(tmp_path / "none"), pytest.fail, lambda: True, seconds=0.01)
 
 
 def test_damaged_files_are_no_error(run: Run) -> None:

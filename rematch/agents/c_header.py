@@ -147,9 +147,9 @@ class Header:
         columns, outputs = self.input_columns, self.output_columns
         sizes = f"enum {{ {upper}_INPUTS = {role.size}, {upper}_OUTPUTS = {role.actions.size} }};"
         lines = [sizes, "enum { /* index of each input */"]
-        lines += [f"    {upper}_IN_{identifier_part(c.name)} = {i}," for i, c in enumerate(columns)]
+        lines += [f"    {upper}_IN_{name} = {i}," for i, name in enumerate(constant_names(columns))]
         lines += ["};", "enum { /* index of each output */"]
-        lines += [f"    {upper}_OUT_{identifier_part(c.name)} = {i}," for i, c in enumerate(outputs)]
+        lines += [f"    {upper}_OUT_{name} = {i}," for i, name in enumerate(constant_names(outputs))]
         lines += ["};"]
         for word, described in (("input", columns), ("output", outputs)):
             lines += texts(f"{self.name}_{word}_name", (column.name for column in described))
@@ -210,8 +210,13 @@ class Header:
         return re.sub(r"@([A-Z]+)@", lambda match: values[match[1]], template)
 
 
-def identifier_part(name: str) -> str:
-    return re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+def constant_names(columns: Sequence[Column]) -> list[str]:
+    """A name for each column that C accepts; different columns have different names."""
+    names: list[str] = []
+    for index, column in enumerate(columns):
+        name = re.sub(r"\W", "_", column.name, flags=re.ASCII).upper()
+        names.append(f"{name}_{index}" if name in names else name)
+    return names
 
 
 def counted(columns: Sequence[Column]) -> tuple[Iterable[int], Sequence[Column]]:

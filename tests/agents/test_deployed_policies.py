@@ -367,7 +367,9 @@ def test_c_header_of_another_network_is_refused() -> None:
         c_header.check([policy])
 
 
-def test_names_in_the_header_cannot_leave_their_comment(tmp_path: Path) -> None:
+def test_names_in_the_header_cannot_leave_their_comment() -> None:
+    columns = [deployed_policy.Column(name, "") for name in ("a.b", "a-b", "a b", "ä")]
+    assert c_header.constant_names(columns) == ["A_B", "A_B_1", "A_B_2", "_"]
     assert c_header.comment("a */ b\nc") == "a * / b c"
     assert c_header.identifier("1 agent-x.y") == "policy_1_agent_x_y"
     assert c_header.texts("t", ['a"b\\'])[1].strip() == '"a\\"b\\\\",'

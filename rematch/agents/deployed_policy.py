@@ -72,9 +72,12 @@ def observation_columns(role: Role) -> Iterator[Column]:
 
 def limits(quantity: Quantity) -> tuple[float | None, float | None]:
     """The smallest and the largest quantity that is not clipped."""
-    edges = (quantity.middle + quantity.half * edge for edge in (quantity.low, quantity.high))
-    low, high = (edge if math.isfinite(edge) else None for edge in edges)
-    return low, high
+    low, high = (quantity.middle + quantity.half * edge for edge in (quantity.low, quantity.high))
+    return finite(low), finite(high)
+
+
+def finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def action_columns(role: Role) -> Iterator[Column]:

@@ -14,6 +14,7 @@ import io
 import json
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,10 @@ def graph(policy: Policy) -> bytes:
 
     names = [[tensor.name for tensor in tensors]
              for tensors in (deployed_policy.inputs(policy), deployed_policy.outputs(policy))]
-    kinds = {"float32": torch.float32, "uint8": torch.uint8}
-    examples = tuple(torch.zeros(2, int(tensor.shape[1]), dtype=kinds[tensor.type])
-                     for tensor in deployed_policy.inputs(policy))
-    examples = tuple(example + 1 if example.dtype == torch.uint8 else example for example in examples)
+    # Two rows to trace: a legal mask of ones, everything else 0.
+    makers: dict[str, Any] = {"float32": torch.zeros, "uint8": partial(torch.ones, dtype=torch.uint8)}
+    inputs = deployed_policy.inputs(policy)
+    examples = tuple(makers[tensor.type](2, int(tensor.shape[1])) for tensor in inputs)
 
     class Graph(torch.nn.Module):
         def __init__(self) -> None:

@@ -15,9 +15,12 @@ EXACT = ("gap", "gap_low", "gap_high", "nash_conv", "rollbacks", "level")
 
 def metric_scalars(row: Mapping[str, Any]) -> dict[str, float]:
     """A row of metrics.jsonl: its names are already NAME/metric; others get the prefix run/."""
-    named = {key if "/" in key else f"run/{key}": value for key, value in row.items()
-             if key not in NOT_SCALARS}  # fmt: skip
-    return finite(named.items())
+    named = ((scalar_name(key), value) for key, value in row.items() if key not in NOT_SCALARS)
+    return finite(named)
+
+
+def scalar_name(key: str) -> str:
+    return key if "/" in key else f"run/{key}"
 
 
 def evaluation_scalars(row: Mapping[str, Any]) -> dict[str, float]:

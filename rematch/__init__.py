@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 # A row of a product must not depend on where in its batch it stands; on some processors MKL's fastest kernels
@@ -39,23 +40,26 @@ if TYPE_CHECKING:
     from rematch.verbs.exact_runs.rewind import rewind
     from rematch.verbs.exact_runs.verify import verify
     from rematch.verbs.exploit import exploit
-    from rematch.verbs.export import export
+    from rematch.verbs.export import curves, export
     from rematch.verbs.play import play
-    from rematch.verbs.replays import film, replay
+    from rematch.verbs.replays import GameChoice, film, replay
     from rematch.verbs.report import report
-    from rematch.verbs.runs import list_runs, status
+    from rematch.verbs.runs import list_runs, notify, status
     from rematch.verbs.settings import describe_settings
     from rematch.verbs.solve import solve
     from rematch.verbs.sweep import sweep
-    from rematch.verbs.tournament import tournament
+    from rematch.verbs.tournament import MatchOptions, tournament
     from rematch.web.server import serve
 
 _MODULES = {  # public name -> the module that defines it
     "ConfigError": "rematch.core.errors",
+    "GameChoice": "rematch.verbs.replays",
+    "MatchOptions": "rematch.verbs.tournament",
     "benchmark": "rematch.bench.run",
     "calibrate": "rematch.verbs.calibrate",
     "check": "rematch.verbs.check",
     "configure": "rematch.api",
+    "curves": "rematch.verbs.export",
     "describe_settings": "rematch.verbs.settings",
     "describe_world": "rematch.verbs.catalog",
     "diff": "rematch.verbs.exact_runs.diff",
@@ -68,6 +72,7 @@ _MODULES = {  # public name -> the module that defines it
     "list_runs": "rematch.verbs.runs",
     "list_worlds": "rematch.verbs.catalog",
     "load": "rematch.api",
+    "notify": "rematch.verbs.runs",
     "play": "rematch.verbs.play",
     "replay": "rematch.verbs.replays",
     "report": "rematch.verbs.report",
@@ -83,16 +88,18 @@ _MODULES = {  # public name -> the module that defines it
     "verify": "rematch.verbs.exact_runs.verify",
 }
 __all__ = [
-    "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "describe_world",
-    "diff", "evaluate", "exploit", "export", "film", "fork", "list_recipes", "list_runs", "list_worlds",
-    "load", "play", "replay", "report", "resume", "rewind", "search", "serve", "solve", "status", "sweep",
-    "tournament", "train", "verify",
+    "ConfigError", "GameChoice", "MatchOptions", "benchmark", "calibrate", "check", "configure", "curves",
+    "describe_settings", "describe_world", "diff", "evaluate", "exploit", "export", "film", "fork",
+    "list_recipes", "list_runs", "list_worlds", "load", "notify", "play", "replay", "report", "resume",
+    "rewind", "search", "serve", "solve", "status", "sweep", "tournament", "train", "verify",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'rematch' has no attribute {name!r}")
+    if "ipykernel" in sys.modules:  # a notebook: long functions show their progress
+        importlib.import_module("rematch.reporting.html.notebook").enable()
     return getattr(importlib.import_module(_MODULES[name]), name)
 
 

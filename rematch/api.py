@@ -19,6 +19,7 @@ from rematch.core.system.progress import PROGRESS
 from rematch.curriculum import archive_files
 from rematch.reporting import run_outputs
 from rematch.reporting.console import Console
+from rematch.reporting.html import notebook
 from rematch.reporting.result import PrintableRun
 from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.storage import lineage
@@ -213,6 +214,8 @@ def _run_loop(
     trainer: Trainer, run: Run, console: Console | None, stop: StopRequest, resumed: bool
 ) -> Trained:
     """Train to the end or until `stop`, then write the outputs of the run."""
+    if console is None and notebook.kernel() is not None:
+        console = notebook.NotebookConsole()
     display = Console(live=False) if console is None else console
     if console is None or run.stdout_is_log:
         display.off = True

@@ -6,9 +6,7 @@ rules of training, so that a policy is not played under other rules unnoticed.
 
 from __future__ import annotations
 
-import importlib.util
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +16,7 @@ from rematch.agents.learners.q_policy import QPlayer, QPolicy
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError, NotInstalled
+from rematch.core.errors import ConfigError
 from rematch.storage import migrations, policy_files
 from rematch.worlds import registry
 
@@ -133,34 +131,3 @@ def export(
         path = out if len(networks) == 1 else out.with_name(f"{out.stem}-{name}{SUFFIX}")
         paths.append(policy_files.write_file(path, policy.arrays(), metadata[name], replace=False))
     return paths
-
-
-def check_onnx(networks: Iterable[Policy]) -> None:
-    """Errors before any file is written: a recurrent network, or onnx is not installed."""
-    if any(isinstance(policy, QPolicy) for policy in networks):
-        raise ConfigError("--onnx: the network of dqn is recurrent; expected a network of another "
-                          "learner")
-    if importlib.util.find_spec("onnx") is None:
-        raise NotInstalled("--onnx: onnx", "onnx")
-
-
-def export_onnx(policy: Policy, path: Path) -> Path:
-    """The policy as an ONNX file: observations [n, F] -> means or logits [n, A], not masked."""
-    import torch
-
-    from rematch.agents.networks import mlp
-
-    check_onnx([policy])
-    weights, role, config = torch.from_numpy(policy.weights.copy()), policy.role, policy.config
-
-    class Heads(torch.nn.Module):
-        def forward(self, obs: torch.Tensor) -> torch.Tensor:
-            return mlp.forward(weights, role, config, obs).distribution.heads
-
-    with warnings.catch_warnings():  # about traced constants
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            Heads(), (torch.zeros(2, role.size),), str(path), dynamo=False, input_names=["obs"],
-            output_names=["heads"], dynamic_axes={"obs": {0: "n"}, "heads": {0: "n"}},
-        )  # fmt: skip
-    return path

@@ -14,6 +14,23 @@ MILESTONE = "milestone_"  # prefix of the columns that show milestones
 
 
 @dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """The measured quantity behind a number: number = (quantity - middle) / half, clipped to low .. high.
+
+    Exported policies (agents/deployed_policy.py) take and return quantities; worlds observe the numbers. With
+    `root` the number x of a quantity without bounds becomes 2 sign(x) (sqrt(|x| + 1) - 1).
+    """
+
+    unit: str = ""  # "m", "rad/s", "cards"; empty: the number has no unit
+    middle: float = 0.0
+    half: float = 1.0
+    low: float = -1.0
+    high: float = 1.0
+    root: bool = False
+    if_negative: float | None = None  # number for every negative quantity, such as "not visible"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Field:
     """One named block of numbers that a seat observes.
 
@@ -29,6 +46,9 @@ class Field:
     high: float = 1.0
     categories: tuple[int, ...] = ()  # the n of every column; empty: quantities
     shape: tuple[int, ...] = ()  # its product is the number of columns; empty: a plain row
+    # one per column; empty: the numbers have no unit and no scale. Fields with other quantities are equal: a
+    # policy observes and chooses numbers.
+    quantities: tuple[Quantity, ...] = field(default=(), compare=False)
 
     @property
     def size(self) -> int:
@@ -41,6 +61,7 @@ class Actions:
 
     kind: Literal["continuous", "discrete"]
     names: tuple[str, ...]  # one per dimension, or one per choice
+    quantities: tuple[Quantity, ...] = field(default=(), compare=False)  # continuous: what is executed
 
     @property
     def size(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from math import hypot, log, sqrt
 from typing import Any
@@ -99,6 +99,13 @@ def is_round_robin(table: Sequence[Row]) -> bool:
     return len(players) > 2 and complete and all((rival, player) in pairs for player, rival in pairs)
 
 
+def mean_standing(rows: Sequence[Row], width: float) -> Standing:
+    """The mean score of one player's rows, without a rating."""
+    mean = sum(row["score"] for row in rows) / len(rows)
+    half = width / Z95 * hypot(*[(row["high"] - row["low"]) / 2 for row in rows]) / len(rows)
+    return Standing(rows[0]["player"], mean, max(0.0, mean - half), min(1.0, mean + half))
+
+
 def standings(table: Sequence[Row], width: float = Z95) -> list[Standing]:
     """The players of a round robin, best first; `width`: half-width of the intervals in standard errors.
 
@@ -111,16 +118,90 @@ def standings(table: Sequence[Row], width: float = Z95) -> list[Standing]:
     elo, errors = fit_ratings(*pair_matrices(table, names)) if two_seats else (None, None)
     out = []
     for index, name in enumerate(names):
-        rows = [row for row in table if row["player"] == name]
-        mean = sum(row["score"] for row in rows) / len(rows)
-        half = width / Z95 * hypot(*[(row["high"] - row["low"]) / 2 for row in rows]) / len(rows)
-        standing = Standing(name, mean, max(0.0, mean - half), min(1.0, mean + half))
+        standing = mean_standing([row for row in table if row["player"] == name], width)
         if elo is not None and errors is not None:
             rating, error = float(elo[index]), float(errors[index])
             standing = replace(standing, elo=rating, elo_low=rating - width * error,
                                elo_high=rating + width * error)
         out.append(standing)
     return sorted(out, key=lambda entry: (-entry.score, entry.player))
+
+
+# --- players of two roles -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RoleStandings:
+    """Players of two roles that met each other: a ranking of each role, and the advantage of the first role.
+
+    The score of i against j is 1 / (1 + 10^(-(a + r_i - s_j) / 400)): a is the advantage, and the ratings r
+    and s have mean 0 in each role. Ratings of different roles cannot be compared.
+    """
+
+    roles: tuple[str, str]
+    rankings: tuple[list[Standing], list[Standing]]
+    advantage: float  # Elo points
+    advantage_low: float
+    advantage_high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        ranked = {role: [asdict(entry) for entry in ranking]
+                  for role, ranking in zip(self.roles, self.rankings)}
+        advantage = {"role": self.roles[0], "elo": self.advantage, "elo_low": self.advantage_low,
+                     "elo_high": self.advantage_high}
+        return {"role_ranking": ranked, "role_advantage": advantage}
+
+
+def fit_roles(scores: Reals, variances: Reals) -> tuple[Reals, Reals]:
+    """Advantage and ratings [1 + p + q] in Elo points, and their standard errors, from scores [p, q].
+
+    The model has one parameter for the advantage and one per player; the solution of least norm is centred,
+    which changes no expected score.
+    """
+    p, q = scores.shape
+    design = np.zeros((p * q, 1 + p + q))
+    for row, (i, j) in enumerate(np.ndindex(p, q)):
+        design[row, [0, 1 + i, 1 + p + j]] = 1.0, 1.0, -1.0
+    theta = np.zeros(1 + p + q)
+    for _ in range(NEWTON_STEPS):
+        expected = 1 / (1 + np.exp(-design @ theta))
+        inverse = np.linalg.pinv(design.T @ ((expected * (1 - expected))[:, None] * design))
+        step = inverse @ design.T @ (scores.ravel() - expected)
+        theta += step * min(1.0, LARGEST_STEP / max(float(np.abs(step).max()), 1e-12))
+        if float(np.abs(step).max()) < 1e-10:
+            break
+    centre = np.eye(1 + p + q)
+    first, second = slice(1, 1 + p), slice(1 + p, None)
+    centre[first, first] -= 1 / p
+    centre[second, second] -= 1 / q
+    centre[0, first], centre[0, second] = 1 / p, -1 / q
+    covariance = inverse @ design.T @ (variances.ravel()[:, None] * design) @ inverse
+    errors = np.sqrt(np.maximum(np.diag(centre @ covariance @ centre.T), 0.0))
+    return ELO * centre @ theta, ELO * errors
+
+
+def role_standings(table: Sequence[Row], roles: tuple[str, str]) -> RoleStandings:
+    """The rankings of two roles from the rows of a table in which every pair met."""
+    names = [list(dict.fromkeys(row["player"] for row in table if row["role"] == role)) for role in roles]
+    rows = [row for row in table if row["role"] == roles[0]]
+    scores, variances = np.full((len(names[0]), len(names[1])), 0.5), np.zeros((len(names[0]), len(names[1])))
+    for row in rows:
+        at = names[0].index(row["player"]), names[1].index(row["rival"])
+        n = float(row["games"])
+        mean = (row["score"] * n + 0.5) / (n + 1)
+        scores[at], variances[at] = mean, mean * (1 - mean) / (n + 1)
+    ratings, errors = fit_roles(scores, variances)
+    rankings = []
+    for role, players, first in zip(roles, names, (1, 1 + len(names[0]))):
+        entries = [mean_standing([row for row in table if (row["role"], row["player"]) == (role, name)], Z95)
+                   for name in players]
+        rated = [replace(entry, elo=float(elo), elo_low=float(elo - Z95 * error),
+                         elo_high=float(elo + Z95 * error))
+                 for entry, elo, error in zip(entries, ratings[first:], errors[first:])]
+        rankings.append(sorted(rated, key=lambda entry: (-entry.score, entry.player)))
+    half = float(Z95 * errors[0])
+    advantage = float(ratings[0])
+    return RoleStandings(roles, (rankings[0], rankings[1]), advantage, advantage - half, advantage + half)
 
 
 # --- playing until the ratings are precise ----------------------------------------------------------------

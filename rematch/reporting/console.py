@@ -142,6 +142,14 @@ class Console:
                 self._write(part)
         self._draw()
 
+    def line_from_thread(self, text: str) -> None:
+        """Show a line of another thread: in the panel when it is drawn next, else at once on stderr."""
+        if self._live is not None:
+            self.lines.append(clean(text))
+        elif not self.off:
+            with contextlib.suppress(OSError):
+                os.write(2, f"{clean(text)}\n".encode())
+
     @_without_errors
     def progress(self, step: int, rate: float, metrics: Mapping[str, Any]) -> None:
         """Steps of all games so far, steps per second, and the latest metrics row."""

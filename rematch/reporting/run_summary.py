@@ -229,6 +229,24 @@ def _finite(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
+def alarm_kinds(path: Path) -> set[str]:
+    """The kinds of a run's alarms, from its evaluations alone: much faster than `alarm_rows`."""
+    with Run.open(path, write=False) as run:
+        config = stored_config(run)
+    history = read_history(untrusted_folder.history(path))
+    return {alarm.kind for alarm in alarms(history, config.evaluation)}
+
+
+def alarm_rows(path: Path) -> list[Row]:
+    """The alarms of a run, each with its likely causes; empty where its settings cannot be read."""
+    run = Folder(path)
+    if run.config is None or run.spec is None:
+        return []
+    evidence = Evidence(config=run.config, spec=run.spec, metrics=run.metrics, history=run.evaluations,
+                        observations=run.attempt(lambda: _observations(path)) or {})
+    return _alarms(evidence)
+
+
 def _alarms(run: Evidence) -> list[Row]:
     return [asdict(alarm) | {"causes": [clean(cause) for cause in likely_causes(alarm, run)]}
             for alarm in alarms(run.history, run.config.evaluation)]

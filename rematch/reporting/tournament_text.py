@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rematch.evaluation.round_robin import is_round_robin, opponent_of, standings
@@ -44,6 +44,8 @@ def repeat_lines(row: Row) -> list[str]:
 
 def _table_lines(row: Row) -> list[str]:
     table = row.get("table") or []
+    if row.get("role_ranking"):
+        return role_tournament_lines(row)
     mirrored = bool(table and table[0].get("deals"))
     if not mirrored or "world" not in row:  # the scoreboard of a run
         notes = ["", MIRRORED] if mirrored else []
@@ -73,11 +75,38 @@ def tournament_lines(row: Row) -> list[str]:
     play = f", policies play {row['play']}" if row.get("play") else ""
     title = f"Tournament in {row['world']}: {len(ranked)} players, {count} games of each pair{play}"
     notes = [clean(f"Note: {text}.") for text in row.get("other_rules") or []]
-    return [clean(title), "", *aligned(_ranking_cells(ranked), right=(0, 2, 4)), "",
+    return [clean(title), "", *aligned(ranking_cells(ranked), right=(0, 2, 4)), "",
             *_cross_table(table, [entry["player"] for entry in ranked]), "", *_meaning(row, ranked), *notes]
 
 
-def _ranking_cells(ranked: Sequence[Row]) -> list[list[str]]:
+def role_tournament_lines(row: Row) -> list[str]:
+    """A ranking of each role, the score of each pair, the advantage of a role; at most WIDTH columns."""
+    table, rankings = row["table"], row["role_ranking"]
+    (first, upper), (second, lower) = rankings.items()
+    play = f", policies play {row['play']}" if row.get("play") else ""
+    head = (f"Tournament in {row['world']}: {len(upper)} players as {first}, {len(lower)} as {second}, "
+            f"{table[0]['games']} games of each pair{play}")
+    lines = [clean(head)]
+    for role, ranked in rankings.items():
+        lines += ["", clean(f"Ranking of {role}"), *aligned(ranking_cells(ranked), right=(0, 2, 4))]
+    scores = {(entry["player"], entry["rival"]): entry["score"] for entry in table if entry["role"] == first}
+    title = f"Score of {first} (row) in percent, against {second} of rank:"
+    grid = Grid([entry["player"] for entry in upper], [entry["player"] for entry in lower], scores)
+    lines += ["", clean(title), *grid.lines(), "", advantage_sentence(row["role_advantage"], second)]
+    lines += ["A draw counts half in the score; intervals are over games.",
+              "Elo: the model of Bradley and Terry with the advantage of a role; the mean of each role is 0,",
+              "so ratings of different roles cannot be compared."]
+    return [*lines, *(clean(f"Note: {text}.") for text in row.get("other_rules") or [])]
+
+
+def advantage_sentence(advantage: Row, other: str) -> str:
+    elo, low, high = (advantage[key] for key in ("elo", "elo_low", "elo_high"))
+    score = 1 / (1 + 10 ** (-elo / 400))
+    return clean(f"Advantage of {advantage['role']} over {other} among these players: {elo:+.0f} Elo "
+                 f"[{low:+.0f}, {high:+.0f}], a score of {100 * score:.0f} %.")
+
+
+def ranking_cells(ranked: Sequence[Row]) -> list[list[str]]:
     rated = ranked[0].get("elo") is not None
     cells = [["rank", "player", *(("Elo", "95 % interval") if rated else ()), "mean score", "95 % interval"]]
     for place, entry in enumerate(ranked, 1):
@@ -89,25 +118,39 @@ def _ranking_cells(ranked: Sequence[Row]) -> list[list[str]]:
 
 
 def _cross_table(table: Sequence[Row], order: Sequence[str]) -> list[str]:
-    """The score of each player against each, in percent; opponents by their rank, in blocks that fit."""
+    """The score of each player against each."""
     scores = {(entry["player"], opponent_of(entry)): entry["score"] for entry in table}
-    label = max(len(_short(name)) for name in order) + len(str(len(order))) + 4
-    block = max(1, (WIDTH - label) // CELL)
-    lines = ["Score of the row in percent, against the player of rank:"]
-    for start in range(0, len(order), block):
-        columns = list(enumerate(order))[start : start + block]
-        if start:
-            lines.append("")
-        lines.append(" " * label + "".join(f"{i + 1:>{CELL}}" for i, _ in columns))
-        for place, player in enumerate(order, 1):
-            name = f"{place:>{len(str(len(order)))}}  {_short(player)}".ljust(label)
-            cells = [_cross_cell(scores.get((player, rival)), player == rival) for _, rival in columns]
-            lines.append((name + "".join(cells)).rstrip())
-    return lines
+    grid = Grid(order, order, scores, one_role=True)
+    return ["Score of the row in percent, against the player of rank:", *grid.lines()]
 
 
-def _cross_cell(score: float | None, own: bool) -> str:
-    return ("." if own else "-" if score is None else f"{100 * score:.0f}").rjust(CELL)
+@dataclass(frozen=True)
+class Grid:
+    """Scores (row, column) in percent; columns are numbered by rank and split into blocks that fit."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    scores: Mapping[tuple[str, str], float]
+    one_role: bool = False  # a player does not meet itself
+
+    def lines(self) -> list[str]:
+        digits = len(str(len(self.rows)))
+        label = max(len(_short(name)) for name in self.rows) + digits + 4
+        block = max(1, (WIDTH - label) // CELL)
+        lines: list[str] = []
+        for start in range(0, len(self.columns), block):
+            columns = list(enumerate(self.columns))[start : start + block]
+            lines += [""] if start else []
+            lines.append(" " * label + "".join(f"{i + 1:>{CELL}}" for i, _ in columns))
+            for place, player in enumerate(self.rows, 1):
+                name = f"{place:>{digits}}  {_short(player)}".ljust(label)
+                lines.append((name + "".join(self._cell(player, rival) for _, rival in columns)).rstrip())
+        return lines
+
+    def _cell(self, player: str, rival: str) -> str:
+        score = self.scores.get((player, rival))
+        own = self.one_role and player == rival
+        return ("." if own else "-" if score is None else f"{100 * score:.0f}").rjust(CELL)
 
 
 def _short(name: str) -> str:

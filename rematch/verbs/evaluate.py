@@ -40,6 +40,10 @@ class Evaluation(Result):
         compared = any("best_bot" in entry for entry in self["table"])
         if len(rows) > 1:
             yield Table([row if compared else row[:5] for row in rows], right=(2, 3))
+        for role, ranked in (self.get("role_ranking") or {"": self.get("ranking")}).items():
+            if ranked:
+                yield f"Ranking of {role}" if role else "Ranking"
+                yield Table(tournament_text.ranking_cells(ranked), right=(0, 2, 4))
         if self.get("returns"):
             yield Table(text.return_cells(self), right=(1, 2))
         if self.get("verdict"):

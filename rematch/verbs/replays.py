@@ -36,7 +36,7 @@ FORMATS = (replay_files.SUFFIX, ".gif", ".mp4")
 
 @dataclass(frozen=True, repr=False)
 class Film(Printable):
-    """A written film or replay and its caption; a notebook shows the pictures of a GIF."""
+    """A written film or replay and its caption; a notebook shows the film."""
 
     file: Path
     caption: str
@@ -46,11 +46,14 @@ class Film(Printable):
         yield f"{self.file}  {self.file.stat().st_size:,} bytes"
 
     def _repr_html_(self) -> str:
-        text = super()._repr_html_()
-        if self.file.suffix != ".gif":
-            return text
+        """The film itself: a notebook that is sent to someone else still shows it."""
+        if self.file.suffix not in (".gif", ".mp4"):
+            return super()._repr_html_()
         data = base64.b64encode(self.file.read_bytes()).decode()
-        return f'<img alt="" src="data:image/gif;base64,{data}">{block_html(self.caption)}'
+        picture = f'<img alt="" src="data:image/gif;base64,{data}">'
+        if self.file.suffix == ".mp4":
+            picture = f'<video controls loop muted src="data:video/mp4;base64,{data}"></video>'
+        return picture + block_html(self.caption)
 
     def to_dict(self) -> dict[str, Any]:
         return {"file": str(self.file), "caption": self.caption}
@@ -97,14 +100,14 @@ class Replays(Printable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The games to play: players by seat (empty: those of the run), outcome, seed, number of games."""
+class GameChoice:
+    """Which game: its players, its outcome, its seed."""
 
-    players: Sequence[str] = ()
-    choose: str = ""
+    players: Sequence[str] = ()  # a name for each seat or role; empty: the players of the run
+    choose: str = ""  # outcome, such as "evader loses", drawn, shortest
     seed: int = 0
-    games: int = GAMES
-    greedy: bool = False
+    games: int = GAMES  # games that are played until one ends as chosen
+    greedy: bool = False  # policies take their most likely action
 
     @property
     def choice(self) -> Choice | None:
@@ -112,56 +115,54 @@ class Wanted:
 
 
 def film(
-    source: Path | str, out: Path | str, *, seconds: float = SECONDS, seed: int = 0, greedy: bool = False,
-    players: Sequence[str] = (), choose: str = "", games: int = GAMES, log: Log = silent,
+    source: Path | str, out: Path | str, game: GameChoice | None = None, *, seconds: float = SECONDS,
+    log: Log = silent,
 ) -> Film:  # fmt: skip
     """Film one game: a replay file, or a new game of a run, a policy file or a world.
 
-    `out` ends in .gif or .mp4 (or in .replay: the game as data). `players` has a name for each seat or role.
-    `choose` names an outcome, such as "evader loses": up to `games` games are played until one ends so.
+    `out` ends in .gif or .mp4 (or in .replay: the game as data). `game` says which new game: its players, its
+    outcome, its seed. A film that would last longer than `seconds` is shown faster.
     """
     if not SHORTEST < seconds <= LONGEST:
         raise ConfigError(f"seconds = {seconds!r}: expected a number above {SHORTEST:g}, at most {LONGEST:g}")
-    target = output_file(Path(out))
-    wanted = Wanted(players=players, choose=choose, seed=seed, games=games, greedy=greedy)
+    target, wanted = output_file(Path(out)), game or GameChoice()
     if Path(source).suffix == replay_files.SUFFIX:
-        if players or choose or greedy:
+        if wanted.players or wanted.choose or wanted.greedy:
             raise ConfigError(f"{source} is one recorded game: --players, --choose and --greedy have no "
                               "effect")
-        game = replay_files.read(Path(source))
+        recorded = replay_files.read(Path(source))
     else:
-        game = new_game(source, wanted, log)
-    return write(game, target, seconds)
+        recorded = new_game(source, wanted, log)
+    return write(recorded, target, seconds)
 
 
 def replay(
-    source: Path | str, *, out: Path | str | None = None, choose: str = "", verify: bool = False,
-    players: Sequence[str] = (), seed: int = 0, games: int = GAMES, seconds: float = SECONDS,
-    log: Log = silent,
+    source: Path | str, game: GameChoice | None = None, *, out: Path | str | None = None,
+    verify: bool = False, seconds: float = SECONDS, log: Log = silent,
 ) -> Film | Replays:  # fmt: skip
     """Show, verify or film recorded games: of a replay file, or of the folder replays/ of a run.
 
-    With `players`, a new game is played and recorded. `out` ends in .replay, .gif or .mp4. With `verify` the
-    rules are stepped through every game again; ConfigError where one byte differs.
+    `game` chooses one by its outcome; with players, a new game is played and recorded. `out` ends in .replay,
+    .gif or .mp4. With `verify` the rules are stepped through every game again; ConfigError where one byte
+    differs.
     """
-    target = None if out is None else output_file(Path(out))
-    if players:
+    target, wanted = None if out is None else output_file(Path(out)), game or GameChoice()
+    if wanted.players:
         if target is None:
             raise ConfigError("--players plays a new game: expected --out FILE, which ends in "
                               + ", ".join(FORMATS))
-        wanted = Wanted(players=players, choose=choose, seed=seed, games=games)
         files, found = [target], [new_game(source, wanted, log)]
     else:
         files = stored_files(source)
         found = [replay_files.read(file) for file in files]
-        if choose:
-            chosen = Choice.parse(choose).select(found[::-1])  # the newest first
+        if wanted.choice is not None:
+            chosen = wanted.choice.select(found[::-1])  # the newest first
             files, found = [files[found.index(chosen)]], [chosen]
     if verify:
-        for number, (file, game) in enumerate(zip(files, found), 1):
-            verified(game, file.name)
+        for number, (file, recorded) in enumerate(zip(files, found), 1):
+            verified(recorded, file.name)
             if len(files) > 1:
-                log(f"{file.name}: {game.length} steps, as recorded ({number} of {len(files)})")
+                log(f"{file.name}: {recorded.length} steps, as recorded ({number} of {len(files)})")
     if target is not None:
         return write(found[-1], target, seconds)
     return Replays(files, found, len(found) if verify else 0)
@@ -194,7 +195,7 @@ def stored_files(source: Path | str) -> list[Path]:
 # --- new games --------------------------------------------------------------------------------------------
 
 
-def new_game(source: Path | str, wanted: Wanted, log: Log = silent) -> Replay:
+def new_game(source: Path | str, wanted: GameChoice, log: Log = silent) -> Replay:
     """Play games of a run, a policy file or a world until one ends as wanted."""
     check_integer("seed", wanted.seed, 0, MOST_SEED)
     check_integer("games", wanted.games, 1, MOST_GAMES)
@@ -233,7 +234,7 @@ class SeatedTable:
         return recording.record(self.make(games, first, SEED_OFFSET + seed), self.players, match)
 
 
-def seat_players(source: Path | str, wanted: Wanted) -> SeatedTable:
+def seat_players(source: Path | str, wanted: GameChoice) -> SeatedTable:
     """The players of a run or policy file, or those of `wanted.players` under its rules or a world's."""
     word = world_name(str(source))
     if word in registry.names() or registry.is_file(word):

@@ -37,7 +37,7 @@ class Report(NamedTuple):
     def _repr_html_(self) -> str:
         """The whole page in an iframe, which separates its style from that of the notebook."""
         text = html.escape(self.page.read_text(errors="replace"), quote=True)
-        return f'<iframe style="width: 100%; height: 40em" srcdoc="{text}"></iframe>'
+        return f'<iframe sandbox="" style="width: 100%; height: 40em" srcdoc="{text}"></iframe>'
 
     def to_dict(self) -> dict[str, Any]:
         return {"page": str(self.page), **self.facts}

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from rematch.reporting.result import Block, Lines, Printable, Result, Table
 from rematch.reporting.untrusted_folder import Unreadable, first_bytes, last_lines, loads
 from rematch.storage.run_lock import LOCK_FILE, lock_holder
 from rematch.sweeps import status as sweep_status
-from rematch.verbs.arguments import RUNS, folder_of
+from rematch.verbs.arguments import RUNS, Log, folder_of, silent
 from rematch.worlds import registry
 
 CONFIG, SWEEP = "config.yaml", "sweep.yaml"
@@ -243,3 +243,28 @@ def status(run: Path | str) -> Status:
     folder = folder_of(run)
     sweep = sweep_status.is_sweep(folder)
     return Status(sweep_status.status(folder) if sweep else run_status.status(folder))
+
+
+# --- messages about a run ---------------------------------------------------------------------------------
+
+LAST_SECONDS = 60.0  # in which messages are still sent after the end of a run
+
+
+def notify(
+    run: Path | str, url: str, *, log: Log = silent, abandoned: Callable[[], bool] | None = None
+) -> str:
+    """Send messages about a run that trains to a web address, until it ends; returns a line with numbers.
+
+    A command that starts a run passes `abandoned`: whether it has given up before the run began to train.
+    """
+    from rematch.reporting.exporters.notifications import RunWatcher, watch
+    from rematch.reporting.exporters.webhook import Address, Sender
+
+    folder = folder_of(run)
+    sender = Sender(Address(url), log)
+    watcher = RunWatcher(folder, attached=abandoned is None)
+    if not watch(watcher, sender.put, abandoned or (lambda: True)):
+        raise ConfigError(f"{folder} does not train: there is nothing to report")
+    sender.close(LAST_SECONDS)
+    log(sender.summary())
+    return sender.summary()

@@ -16,9 +16,9 @@ from rematch.core.system.progress import PROGRESS
 from rematch.core.world import World
 from rematch.evaluation.evaluator import evaluate_single_agent
 from rematch.evaluation.match import Result, Scoreboard
-from rematch.evaluation.round_robin import RoundRobin, is_round_robin, standings
+from rematch.evaluation.round_robin import RoundRobin, is_round_robin, role_standings, standings
 from rematch.sweeps.plan import flag_text
-from rematch.training.player_lookup import find_player, match_rules, trained_players
+from rematch.training.player_lookup import find_player, find_trained, match_rules, trained_players
 from rematch.verbs.arguments import MOST_GAMES, world_name
 from rematch.verbs.evaluate import (
     SEED_OFFSET,
@@ -54,6 +54,21 @@ class Match:
     elo_until: float | None = None  # stop a round robin when all Elo intervals have this half-width
 
 
+@dataclass(frozen=True, kw_only=True)
+class MatchOptions:
+    """Options of `tournament` that are seldom needed."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict)  # settings of the world: {"players": 3}
+    move_seconds: float = 0.0  # time limit for a move of a user-defined bot; 0: the world's default
+    threads: int = 2
+    # Policies may play under other rules than those of their training, where these change neither
+    # observations nor actions; the result names them.
+    other_rules: bool = False
+    # Every pair of three or more players plays until the Elo rating of each is known to that many points,
+    # with always-valid intervals, or until `games`.
+    until: float | None = None
+
+
 def tournament(
     world: str,
     players: Sequence[str],
@@ -62,26 +77,27 @@ def tournament(
     games: int | None = None,
     seed: int = 0,
     greedy: bool = False,
-    changes: Mapping[str, Any] | None = None,
-    move_seconds: float = 0.0,
-    threads: int = 2,
-    other_rules: bool = False,
-    until: float | None = None,
+    options: MatchOptions | None = None,
 ) -> Evaluation:
-    """Play matches in `world`; `changes` are settings of the world, {"players": 3}.
+    """Play matches in `world` between named players.
 
-    Where seats have different roles, `players` holds one name for each seat. Otherwise every deal is played
+    Where seats have different roles, `players` holds one name for each seat, or three names or more: then
+    every player of one role meets every one of the other. Otherwise every deal is played
     from every seat: by all players in one game where there are as many names as seats; else every player
-    meets every other one, or those of `against`. With `other_rules` policies may play under other rules than
-    those of their training, where these change neither observations nor actions; the result names them.
-
-    With `until` every pair of three or more players plays until the Elo rating of each is known to that many
-    points, with always-valid intervals, or until `games`.
+    meets every other one, or those of `against`.
     """
-    flags = [f"--{key}={flag_text(value)}" for key, value in (changes or {}).items()]
+    rare = options or MatchOptions()
+    flags = [f"--{key}={flag_text(value)}" for key, value in rare.changes.items()]
+    several = len(players) > 2 and len(roles_of(world)) == 2  # each role has a ranking of its own
     return play_match(world, Match(players=players, against=against, games=games, seed=seed, greedy=greedy,
-                                   flags=flags, seconds=move_seconds, threads=threads,
-                                   other_rules=other_rules, elo_until=until))
+                                   flags=flags, seconds=rare.move_seconds, threads=rare.threads,
+                                   round_robin=several, other_rules=rare.other_rules, elo_until=rare.until))
+
+
+def roles_of(world: str) -> list[str]:
+    """The roles of a world under its default settings."""
+    game = registry.find(registry.typed_name(world_name(world)))
+    return list(game.spec(game.Config()).roles)
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,22 @@ class Setup:
         return len(self.spec.roles) == 1 and self.spec.seats > 1
 
 
+    @property
+    def two_roles(self) -> bool:
+        """Whether there are two seats with a role each."""
+        return len(self.spec.roles) == self.spec.seats == 2
+
+    def entrants(self) -> dict[str, list[str]]:
+        """role -> names of the players that can play it; a run plays both roles."""
+        out: dict[str, list[str]] = {role: [] for role in self.spec.roles}
+        for name in self.match.players:
+            scripted = [role for role, bots in self.game.bots.items() if name.partition(":")[0] in bots]
+            trained = None if scripted else find_trained(name, self.world)
+            for role in scripted or (trained.players if trained is not None else self.spec.roles):
+                out[role].append(name)
+        return out
+
+
 def play_match(world: str, match: Match) -> Evaluation:
     """As `tournament`, with the settings of the world as flags."""
     setup = prepare(world, match)
@@ -120,14 +152,16 @@ def play_match(world: str, match: Match) -> Evaluation:
         rule = stop_rule(match.games, match.until, match.better_than)
         if rule is not None:
             setup = replace(setup, board=sequential_board(setup.board, rule, setup.game))
-        if match.elo_until is not None:
+        if setup.two_roles and match.round_robin:
+            values |= role_tournament(setup)
+        elif match.elo_until is not None:
             values |= rated_round_robin(setup, match.elo_until)
         elif setup.shared_role:
             values["table"] = tournament_rows(setup)
         else:
             results = setup.board.results(list(setup.players.values()), setup.games, 0)
             values["table"] = [result.row() for result in results]
-        if "ranking" not in values and is_round_robin(values["table"]):
+        if not {"ranking", "role_ranking"} & values.keys() and is_round_robin(values["table"]):
             values["ranking"] = [asdict(entry) for entry in standings(values["table"])]
         of_first = [row for row in values["table"] if row["player"] == values["table"][0]["player"]]
         values |= stop_fields(rule, of_first)
@@ -154,7 +188,12 @@ def prepare(world: str, match: Match) -> Setup:
     spec = game.spec(rules)
     board = Scoreboard(make, SEED_OFFSET + match.seed, match.threads, game.random(rules))
     setup = Setup(world, game, rules, spec, board, match, match.games or game.defaults.evaluation_games)
-    if not setup.shared_role:
+    if match.round_robin and setup.two_roles:
+        check_role_tournament(setup)
+    elif match.round_robin and len(names) < 3:
+        raise ConfigError(f"a tournament needs three players or more, found {', '.join(names)}; two players: "
+                          f"rematch eval {setup.game.name} --players A,B")
+    elif not setup.shared_role:
         check_seats(setup)
     return setup
 
@@ -185,9 +224,7 @@ def loaded_players(setup: Setup) -> Iterator[None]:
     """Load the players into `setup.players`; at the end close those that run in processes."""
     match = setup.match
     try:
-        for seat, name in enumerate([*match.players, *match.against]):
-            role = setup.spec.role_of(0 if setup.shared_role else seat).name
-            key = name if setup.shared_role else f"{seat} {name}"
+        for key, name, role in places(setup):
             if key not in setup.players:
                 setup.players[key] = find_player(
                     name, setup.world, setup.rules, role, match.seconds, match.other_rules
@@ -197,6 +234,18 @@ def loaded_players(setup: Setup) -> Iterator[None]:
         for player in setup.players.values():
             if isinstance(player, SubprocessPlayer):
                 player.close()
+
+
+def places(setup: Setup) -> Iterator[tuple[str, str, str]]:
+    """(key in `setup.players`, name, role) of every player."""
+    match = setup.match
+    if setup.two_roles and match.round_robin:
+        for role, names in setup.entrants().items():
+            yield from ((f"{role} {name}", name, role) for name in names)
+        return
+    for seat, name in enumerate([*match.players, *match.against]):
+        role = setup.spec.role_of(0 if setup.shared_role else seat).name
+        yield name if setup.shared_role else f"{seat} {name}", name, role
 
 
 def set_greedy(setup: Setup) -> list[Any]:
@@ -240,6 +289,34 @@ def rated_round_robin(setup: Setup, until: float) -> dict[str, Any]:
     table = [result_row(setup, (result.player, result.opponent), result) for result in results]
     ranking = [asdict(entry) for entry in standings(table, width)]
     return {"table": table, "ranking": ranking, "elo_until": until}
+
+
+def check_role_tournament(setup: Setup) -> None:
+    """Every role needs a player, and one of them at least two."""
+    match, entrants = setup.match, setup.entrants()
+    if match.elo_until is not None:
+        raise ConfigError(f"--until: the seats of {setup.game.name} have different roles; expected --games")
+    for role, names in entrants.items():
+        if not names:
+            raise ConfigError(f"no player of {', '.join(match.players)} plays {role}; expected one of "
+                              f"{', '.join(setup.game.bots[role])}, or a run")
+    if sum(map(len, entrants.values())) < 3:
+        raise ConfigError("a tournament needs three players or more; two players: rematch eval "
+                          f"{setup.game.name} --players A,B")
+
+
+def role_tournament(setup: Setup) -> dict[str, Any]:
+    """Table and rankings of a game of two roles: every player of one role meets every one of the other."""
+    first, second = setup.spec.role_of(0).name, setup.spec.role_of(1).name
+    entrants = setup.entrants()
+    table = []
+    pairs = [(one, two) for one in entrants[first] for two in entrants[second]]
+    for index, (one, two) in PROGRESS.each(list(enumerate(pairs))):
+        players = [setup.players[f"{first} {one}"], setup.players[f"{second} {two}"]]
+        results = setup.board.results(players, setup.games, index)
+        table += [replace(results[0], player=one, opponent=two).row(),
+                  replace(results[1], player=two, opponent=one).row()]
+    return {"table": table, **role_standings(table, (first, second)).to_dict()}
 
 
 def seatings(

@@ -216,10 +216,10 @@ def new_scene(scene: Scene, replay: Replay) -> Json:
 
 def match_job(scene: Scene, request: Json, progress: Progress) -> Json:
     """The job of `start_match`, in the child process: play, and return the scene of the game."""
-    from rematch.verbs.replays import Wanted, new_game
+    from rematch.verbs.replays import GameChoice, new_game
 
     progress("loading the players")
-    wanted = Wanted(players=request["players"], choose=request["choose"], seed=request["seed"],
+    wanted = GameChoice(players=request["players"], choose=request["choose"], seed=request["seed"],
                     games=MOST_GAMES)  # fmt: skip
     try:
         return new_scene(scene, labelled(new_game(request["folder"], wanted, progress), request["labels"]))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
-from rematch.core.spec import Actions, Field
+from rematch.core.spec import Actions, Field, Quantity
 
 SUPPORTED = (
     "supported are observations Box (numbers, not pixels), Discrete, MultiDiscrete and Tuple of Discrete, "
@@ -86,8 +86,11 @@ def observation_encoder(space: Any, scale: str) -> ObservationEncoder:
             raise refusal("observation", space)
         names = ("state",) if len(counts) == 1 else tuple(f"x{i}" for i in range(len(counts)))
         most = max(counts) - 1.0
-        field = Field(name="observation", columns=names, low=0.0, high=most, categories=tuple(counts))
         starts = first_values(space)
+        offsets = tuple(Quantity(unit="category", middle=float(start), low=-np.inf, high=np.inf)
+                        for start in starts)
+        field = Field(name="observation", columns=names, low=0.0, high=most, categories=tuple(counts),
+                      quantities=offsets)
         return ObservationEncoder(field, True, starts, True, none.astype(bool), none, none)
     if not isinstance(space, spaces.Box):
         raise refusal("observation", space)
@@ -102,10 +105,19 @@ def observation_encoder(space: Any, scale: str) -> ObservationEncoder:
     least, most = (float(low.min()), float(high.max())) if scale == "raw" else (-1.0, 1.0)
     if not bounded.all() or least >= most:
         least, most = -np.inf, np.inf
-    field = Field(name="observation", columns=tuple(f"x{i}" for i in range(size)), low=least, high=most)
+    quantities = () if scale == "raw" else tuple(map(box_quantity, bounded, middle, half))
+    names = tuple(f"x{i}" for i in range(size))
+    field = Field(name="observation", columns=names, low=least, high=most, quantities=quantities)
     flat = len(space.shape) == 1
     bounds = (array.astype(np.float32) for array in (middle, half))
     return ObservationEncoder(field, flat, np.zeros(0, np.int64), scale == "raw", bounded, *bounds)
+
+
+def box_quantity(bounded: bool, middle: float, half: float) -> Quantity:
+    """How `ObservationEncoder.encode` scales a column; its unit is that of the environment."""
+    if not bounded:
+        return Quantity(low=-np.inf, high=np.inf, root=True)
+    return Quantity(middle=float(middle), half=float(half))
 
 
 def category_counts(space: Any) -> list[int]:
@@ -180,7 +192,9 @@ def action_decoder(space: Any) -> ActionDecoder:
     bounded &= np.maximum(-low, high) <= np.float32(1e9)
     if not 1 <= size <= MAX_SIZE or not bounded.all():
         raise refusal("action", space)
-    actions = Actions(kind="continuous", names=tuple(f"u{i}" for i in range(size)))
+    quantities = tuple(Quantity(middle=float(a + (b - a) / 2), half=float((b - a) / 2))
+                       for a, b in zip(low, high))
+    actions = Actions(kind="continuous", names=tuple(f"u{i}" for i in range(size)), quantities=quantities)
     return ActionDecoder(actions, 0, space.shape, low, high - low, np.dtype(np.float32))
 
 

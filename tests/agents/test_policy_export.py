@@ -105,33 +105,11 @@ def test_without_onnx_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command_writes_onnx_too(run: Path, tmp_path: Path) -> None:
+def test_the_command_writes_onnx_and_a_c_header_too(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnx", reason="pip install onnx")
-    made = export(run, tmp_path / "agent.safetensors", onnx=True).files
-    assert [path.name for path in made] == ["agent.safetensors", "agent.json", "agent.onnx"]
+    made = export(run, tmp_path / "agent.safetensors", onnx=True, c_header=True).files
+    assert [path.name for path in made] == ["agent.safetensors", "agent.json", "agent.onnx", "agent.h"]
     assert sorted(made) == sorted(tmp_path.iterdir())  # every file is named
-
-
-@pytest.mark.parametrize("network", [
-    NetworkConfig(hidden=(16, 8)),
-    NetworkConfig(hidden=(16,), critic="centralized", fourier=1, activation="relu"),
-    NetworkConfig(kind="transformer", width=16, heads=2, layers=2, embedding=4),
-])  # fmt: skip
-def test_onnx_output_equals_that_of_the_policy(network: NetworkConfig, tmp_path: Path) -> None:
-    """By the reference evaluator of ONNX itself, for one row and for many."""
-    reference = pytest.importorskip("onnx.reference", reason="pip install onnx")
-    role = registry.find("beasty").make(registry.find("beasty").Config(), 1).spec.roles["player"]
-    policy = Policy(role, network, "player")
-    policy.initialise(3)
-    policy.set(policy.weights * np.float32(1.5))  # the policy's head begins near zero
-    file = reference.ReferenceEvaluator(str(policy_export.export_onnx(policy, tmp_path / "agent.onnx")))
-    draw = np.random.default_rng(0)
-    for n in (1, 70):
-        columns = [draw.integers(0, count, n) if count else draw.random(n) for count in role.categories]
-        obs = np.ascontiguousarray(np.stack(columns, 1).astype(np.float32))
-        (output,) = file.run(None, {"obs": obs})
-        assert output.shape == (n, 33)
-        np.testing.assert_allclose(output, policy.forward(obs)[0], rtol=0, atol=1e-5)
 
 
 def test_beasty_agent_is_small() -> None:
@@ -190,8 +168,8 @@ def test_recurrent_policy_is_exported(dqn_run: Path, tmp_path: Path) -> None:
     assert [row["step"] for row in rows] == [DQN["total_steps"]] * 2  # of these weights
     returns = play_match("gameboy", Match(players=[str(made)], games=2, greedy=True))["returns"]
     assert returns.keys() == one.keys()
-    with pytest.raises(ConfigError, match="--onnx: the network of dqn is recurrent"):
-        export(dqn_run, tmp_path / "other", onnx=True)
+    with pytest.raises(ConfigError, match="--c-header: expected a network of fully connected layers"):
+        export(dqn_run, tmp_path / "other", c_header=True)
     assert not list(tmp_path.glob("other*"))
 
 

@@ -12,6 +12,7 @@ from support.recorded_games import recorded
 from support.tiny_run import SMALL
 
 import rematch
+from rematch import GameChoice
 from rematch.cli.main import main
 from rematch.core.errors import ConfigError
 from rematch.evaluation.replay import Playback
@@ -49,23 +50,23 @@ def test_replays_of_a_run_are_listed_and_verified(workdir: Path, capsys: pytest.
 
 
 def test_new_game_of_chosen_players_is_recorded_verified_and_filmed(workdir: Path) -> None:
-    made = rematch.replay("done", players=["lion", "done@1"], out="game.replay", seed=4)
+    made = rematch.replay("done", GameChoice(players=["lion", "done@1"], seed=4), out="game.replay")
     assert isinstance(made, Film) and made.file == Path("game.replay")
     replay = replay_files.read(Path("game.replay"))
     assert [player.name for player in replay.players] == ["lion", "done@1"] and replay.players[1].digest
     rematch.replay("game.replay", verify=True)
-    again = rematch.replay("done", players=["lion", "done@1"], out="again.replay", seed=4)
+    again = rematch.replay("done", GameChoice(players=["lion", "done@1"], seed=4), out="again.replay")
     assert Path("again.replay").read_bytes() == Path("game.replay").read_bytes() and again
     film = rematch.film("game.replay", "game.gif")
     assert Path("game.gif").read_bytes().startswith(b"GIF8") and film.caption == replay.caption()
-    assert rematch.film("done", "other.replay", seed=4).file.suffix == ".replay"
+    assert rematch.film("done", "other.replay", GameChoice(seed=4)).file.suffix == ".replay"
 
 
 def test_game_is_chosen_by_its_outcome(workdir: Path) -> None:
     for text, outcome in (("evader loses", (1.0, 0.0)), ("evader wins", (0.0, 1.0))):
-        rematch.film("lattice", "game.replay", players=["chase", "random"], choose=text)
+        rematch.film("lattice", "game.replay", GameChoice(players=["chase", "random"], choose=text))
         assert replay_files.read(Path("game.replay")).outcome == outcome
-    assert rematch.replay("done", choose="longest").replays[0].length == 20  # type: ignore[union-attr]
+    assert rematch.replay("done", GameChoice(choose="longest")).replays[0].length == 20  # type: ignore[union-attr]
 
 
 def test_altered_replay_is_one_line_and_exit_code_2(workdir: Path, capsys: Any) -> None:
@@ -115,7 +116,7 @@ def test_names_are_for_seats_or_for_roles() -> None:
 
 
 def test_recorded_card_game_verifies(workdir: Path) -> None:
-    rematch.film("beasty", "cards.replay", players=["heuristic", "random"])
+    rematch.film("beasty", "cards.replay", GameChoice(players=["heuristic", "random"]))
     replay = replay_files.read(Path("cards.replay"))
     Playback(replay).verify()
     assert replay.caption().endswith(f"after {replay.length} steps") and len(replay.players) == 2

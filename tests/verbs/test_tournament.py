@@ -14,7 +14,7 @@ from rematch.cli import main
 from rematch.core.errors import ConfigError
 from rematch.evaluation.match import Scoreboard
 from rematch.verbs.evaluate import SEED_OFFSET
-from rematch.verbs.tournament import Match, play_match, tournament
+from rematch.verbs.tournament import Match, MatchOptions, play_match, tournament
 from rematch.worlds.beasty.bots import bot
 from rematch.worlds.beasty.config import POINTS, Config
 from rematch.worlds.beasty.reference import rules
@@ -216,15 +216,15 @@ AGENT = str(Path(rematch.__file__).parent / "worlds" / "beasty" / "agent.safeten
 def test_tournament_names_the_rules_that_a_policy_was_not_trained_with() -> None:
     """The agent of the repository in the earlier project's rules: the result says so, in JSON and in text."""
     rules = {"document_variant": True}
-    result = tournament("beasty", [AGENT], against=["random"], games=400, greedy=True, changes=rules,
-                        other_rules=True)
+    result = tournament("beasty", [AGENT], against=["random"], games=400, greedy=True,
+                        options=MatchOptions(changes=rules, other_rules=True))
     (sentence,) = result["other_rules"]
     assert sentence == f"{AGENT} was trained with other rules: document_variant = False, the match has True"
     assert result["settings"]["document_variant"] is True and f"Note: {sentence}." in result.lines()
     (row,) = result["table"]
     assert row["games"] == 400 and row["win"] > 0.9
     with pytest.raises(ConfigError, match="--other-rules has no effect: every policy was trained with"):
-        tournament("beasty", [AGENT], against=["random"], games=2, other_rules=True)
+        tournament("beasty", [AGENT], against=["random"], games=2, options=MatchOptions(other_rules=True))
 
 
 def test_tournament_text_has_a_ranking_and_fits_80_columns() -> None:

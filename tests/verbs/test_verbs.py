@@ -58,7 +58,8 @@ def test_evaluate_returns_a_table(workdir: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_tournament_takes_settings_as_values(capsys: pytest.CaptureFixture[str]) -> None:
-    result = rematch.tournament("Beasty", ["random", "queue"], games=6, changes={"players": 3})
+    result = rematch.tournament("Beasty", ["random", "queue"], games=6,
+                                options=rematch.MatchOptions(changes={"players": 3}))
     assert result["settings"]["players"] == 3 and result["world"] == "beasty"
     assert [row["rival"] for row in result["table"]] == ["2 x queue", "2 x random"]
     assert printed(result).startswith("Match in beasty") and capsys.readouterr() == ("", "")

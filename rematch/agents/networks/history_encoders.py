@@ -41,7 +41,7 @@ class Belief:
 def lstm_outputs(w: Weights, directions: tuple[str, ...], history: Tensor) -> Tensor:
     """[n, H * directions] the last output of each direction; as torch.nn.LSTM, with one bias."""
     recurrent = w[f"encoder.{directions[0]}.state.weight"]
-    start = history.new_zeros(len(directions), len(history), recurrent.shape[1])
+    start = history.new_zeros(len(directions), history.shape[0], recurrent.shape[1])
     params = []
     for direction in directions:
         bias = w[f"encoder.{direction}.bias"]
@@ -61,7 +61,7 @@ def encode(w: Weights, encoder: str, history: Tensor) -> tuple[Tensor, Belief | 
     raw = linear(outputs, w["encoder.belief.weight"], w["encoder.belief.bias"])
     logit, mean, spread = torch.split(raw, [MIXTURE, 2 * MIXTURE, 2 * MIXTURE], -1)
     log_sd = MIN_LOG_SD + (MAX_LOG_SD - MIN_LOG_SD) * torch.sigmoid(spread)
-    shape = (len(raw), MIXTURE, 2)
+    shape = (-1, MIXTURE, 2)
     belief = Belief(logit.log_softmax(-1), mean.reshape(shape), log_sd.reshape(shape))
     code = torch.cat([latent, logit.softmax(-1).detach(), mean.detach()], -1)
     return code, belief

@@ -102,6 +102,22 @@ class ObservationCodec:
         out["numbers"] = obs[..., self.columns].astype(self.number_dtype)
         return out
 
+    def tensors(self, obs: Any) -> tuple[Any, Any, Any]:
+        """As `unpack(pack(obs))` in torch, for ONNX files: frames in [0, 1], visited, numbers [n, S]."""
+        import torch
+
+        frames = visited = None
+        if self.image_field:
+            low, high = self.image_field.low, self.image_field.high
+            levels = torch.round((obs[:, self._frame] - low) * (MAX_LEVEL / (high - low)))
+            frames = levels.clamp(0, MAX_LEVEL).div(MAX_LEVEL).reshape(-1, *self.shape)
+        if self.visited_side:
+            mask = (obs[:, self._mask] > self._middle).float()
+            visited = mask.reshape(-1, self.visited_side, self.visited_side)
+        numbers = obs[:, torch.from_numpy(self.columns)]
+        is_half = self.number_dtype == np.float16
+        return frames, visited, numbers.half().float() if is_half else numbers
+
     def unpack(self, packed: dict[str, NDArray[np.generic]]) -> DecodedObservation:
         frames = visited = None
         lead = packed["numbers"].shape[:-1]

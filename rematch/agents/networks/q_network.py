@@ -94,7 +94,24 @@ class Ssm(nn.Module):
         gain = torch.sqrt(1 - size * size)
         return (size if self.angle is None else torch.polar(size, self.angle)), gain
 
+    def traced_step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """One step in real numbers, for ONNX files: x [B, inputs] -> [B, 1, width], state after."""
+        size = torch.exp(-torch.exp(self.log_decay))
+        drive = self.input(x)
+        gain = torch.sqrt(1 - size * size)
+        if self.angle is None:
+            after = size * state + drive * gain
+        else:
+            real, imaginary = state.chunk(2, 1)
+            drive_real, drive_imaginary = drive.chunk(2, 1)
+            cosine, sine = size * torch.cos(self.angle), size * torch.sin(self.angle)
+            after = torch.cat([cosine * real - sine * imaginary + drive_real * gain,
+                               sine * real + cosine * imaginary + drive_imaginary * gain], 1)
+        return (self.output(after) + self.skip(x))[:, None], after
+
     def forward(self, x: Tensor, state: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        if torch.onnx.is_in_onnx_export():
+            return self.traced_step(x[:, 0], state * keep[:, 0])
         decay, gain = self.decays()
         drive = self.input(x)
         if self.is_complex:

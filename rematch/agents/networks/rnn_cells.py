@@ -161,9 +161,19 @@ class Gru(nn.Module):
 
     def forward(self, x: Tensor, state: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         """x [B, T, inputs], state [B, width], keep [B, T, 1] -> outputs [B, T, width], state after."""
+        if torch.onnx.is_in_onnx_export():
+            return self.traced_step(x[:, 0], state * keep[:, 0])
         arguments = self.input(x), state, keep, self.recurrent.weight, self.recurrent.bias
         out: Tensor = GruSteps.apply(*arguments)  # type: ignore[no-untyped-call]
         return out, out[:, -1]
+
+    def traced_step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """One step in plain operations, for ONNX files: x [B, inputs] -> [B, 1, width], state after."""
+        reset, update, new = self.input(x).chunk(3, 1)
+        reset_state, update_state, new_state = self.recurrent(state).chunk(3, 1)
+        candidate = torch.tanh(new + torch.sigmoid(reset + reset_state) * new_state)
+        after = candidate + torch.sigmoid(update + update_state) * (state - candidate)
+        return after[:, None], after
 
 
 class Lstm(nn.Module):
@@ -176,6 +186,17 @@ class Lstm(nn.Module):
 
     def forward(self, x: Tensor, state: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         hidden, cell = state.chunk(2, 1)
+        if torch.onnx.is_in_onnx_export():
+            return self.traced_step(x[:, 0], hidden * keep[:, 0], cell * keep[:, 0])
         arguments = self.input(x), hidden, cell, keep, self.recurrent.weight
         out, cell = LstmSteps.apply(*arguments)  # type: ignore[no-untyped-call]
         return out, torch.cat([out[:, -1], cell], 1)
+
+    def traced_step(self, x: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """One step in plain operations, for ONNX files: x [B, inputs] -> [B, 1, width], state after."""
+        gates = self.input(x) + self.recurrent(hidden)
+        input_gate, forget_gate, output_gate, candidate = gates.chunk(4, 1)
+        kept = torch.sigmoid(forget_gate) * cell
+        cell = kept + torch.sigmoid(input_gate) * torch.tanh(candidate)
+        hidden = torch.sigmoid(output_gate) * torch.tanh(cell)
+        return hidden[:, None], torch.cat([hidden, cell], 1)

@@ -16,12 +16,13 @@ def run(words: Sequence[str]) -> int:
     from rematch.verbs.export import export
 
     options = Options.of(COMMAND, words)
-    (name,) = options.positional(1, "rematch export RUN --out FILE [--onnx]")
+    (name,) = options.positional(1, "rematch export RUN --out FILE [--onnx] [--c-header]")
     if "--out" not in options.values:
         raise ConfigError("rematch export RUN needs --out FILE, a name that ends in .safetensors")
     games = options.integer("--games", 0, 1, MOST_CLAIMED)
+    formats = {"onnx": "--onnx" in options.values, "c_header": "--c-header" in options.values}
     with ProgressDisplay():
-        result = export(name, options.values["--out"], onnx="--onnx" in options.values, games=games)
+        result = export(name, options.values["--out"], games=games, **formats)
     print_result(result)
     return 0
 
@@ -37,16 +38,23 @@ COMMAND = Command(
         --against and in train --from.
 
         With --games the card FILE.json also claims the result of every game against the scripted players;
-        `rematch verify FILE` plays a random part of them again.""",
+        `rematch verify FILE` plays a random part of them again.
+
+        --onnx and --c-header write each policy for use without Rematch: they take measured quantities, scale
+        them, mask illegal actions and return clipped actions in their units. Names and units of all inputs
+        and outputs are in the file.""",
     options=(
         Option(name="--out", value="FILE", completes=FILE,
                help="file to write; its name ends in .safetensors"),
         Option(name="--games", value="N",
                help="play N games against each scripted opponent and claim their results in the card"),
-        Option(name="--onnx", help="write each policy as an .onnx file too"),
+        Option(name="--onnx", help="write each policy as an .onnx file too, for onnxruntime"),
+        Option(name="--c-header", help="write each policy as a C99 header too, for a robot; its network has "
+                                       "fully connected layers"),
     ),
     examples=(
         ("rematch export quick-1 --out agent", "write agent-pursuer.safetensors, agent-evader.safetensors"),
+        ("rematch export quick-1 --out agent --onnx --c-header", "agent-pursuer.onnx, agent-pursuer.h too"),
     ),
     arguments=(RUN,),
 )

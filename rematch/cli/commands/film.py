@@ -14,7 +14,7 @@ from rematch.verbs.arguments import MOST_SEED
 
 
 def run(words: Sequence[str]) -> int:
-    from rematch.verbs.replays import GAMES, LONGEST, MOST_GAMES, SECONDS, SHORTEST, film
+    from rematch.verbs.replays import GAMES, LONGEST, MOST_GAMES, SECONDS, SHORTEST, GameChoice, film
 
     options = Options.of(COMMAND, words)
     (name,) = options.positional(1, "rematch film RUN --out FILE [--choose OUTCOME] [--seconds S] [--seed S]")
@@ -25,10 +25,12 @@ def run(words: Sequence[str]) -> int:
     players = values["--players"].split(",") if "--players" in values else []
     with ProgressDisplay():
         PROGRESS.report(0.0, "playing and drawing the game")
-        result = film(name, values["--out"], seconds=seconds, players=players,
-                      seed=options.integer("--seed", 0, 0, MOST_SEED), greedy="--greedy" in values,
-                      choose=values.get("--choose", ""),
-                      games=options.integer("--games", GAMES, 1, MOST_GAMES), log=log_line)
+        game = GameChoice(
+            players=players, choose=values.get("--choose", ""), greedy="--greedy" in values,
+            seed=options.integer("--seed", 0, 0, MOST_SEED),
+            games=options.integer("--games", GAMES, 1, MOST_GAMES),
+        )
+        result = film(name, values["--out"], game, seconds=seconds, log=log_line)
     print_result(result)
     return 0
 

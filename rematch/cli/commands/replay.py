@@ -12,7 +12,7 @@ from rematch.verbs.arguments import MOST_SEED
 
 
 def run(words: Sequence[str]) -> int:
-    from rematch.verbs.replays import GAMES, LONGEST, MOST_GAMES, SECONDS, SHORTEST, replay
+    from rematch.verbs.replays import GAMES, LONGEST, MOST_GAMES, SECONDS, SHORTEST, GameChoice, replay
 
     options = Options.of(COMMAND, words)
     (source,) = options.positional(1, "rematch replay FILE|RUN [--out FILE] [--choose OUTCOME] [--verify]")
@@ -21,12 +21,12 @@ def run(words: Sequence[str]) -> int:
     if not players and (extra := [name for name in ("--seed", "--games") if name in values]):
         raise ConfigError(f"{extra[0]} has no effect without --players: stored games are not played again")
     seconds = options.number("--seconds", SHORTEST, LONGEST) if "--seconds" in values else SECONDS
-    result = replay(
-        source, out=values.get("--out"), choose=values.get("--choose", ""), verify="--verify" in values,
-        players=players, seed=options.integer("--seed", 0, 0, MOST_SEED),
-        games=options.integer("--games", GAMES, 1, MOST_GAMES), seconds=seconds,
-        log=(lambda line: None) if as_json else log_line,
+    game = GameChoice(
+        players=players, choose=values.get("--choose", ""), seed=options.integer("--seed", 0, 0, MOST_SEED),
+        games=options.integer("--games", GAMES, 1, MOST_GAMES),
     )  # fmt: skip
+    result = replay(source, game, out=values.get("--out"), verify="--verify" in values, seconds=seconds,
+                    log=(lambda line: None) if as_json else log_line)
     print_result(result, as_json)
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rematch.cli.command import MINUTES, RUN, Command, Option
+from rematch.cli.notify_process import NOTIFY, address_of, notifying
 from rematch.cli.options import Options
 from rematch.verbs.arguments import folder_of
 
@@ -15,7 +16,9 @@ def run(words: Sequence[str]) -> int:
 
     options = Options.of(COMMAND, words)
     (name,) = options.positional(1, COMMAND.usage[0])
-    api.resume(folder_of(name), Console(), options.minutes(), "--other-machine" in options.values)
+    folder, console, url = folder_of(name), Console(), address_of(options.values)
+    with notifying(url, folder, console.line_from_thread):
+        api.resume(folder, console, options.minutes(), "--other-machine" in options.values)
     return 0
 
 
@@ -30,6 +33,7 @@ COMMAND = Command(
         again.""",
     options=(
         MINUTES,
+        NOTIFY,
         Option(name="--other-machine",
                help="continue although the checkpoint was saved with other library versions: the result is "
                     "valid, but not the same bits"),

@@ -9,19 +9,18 @@ from rematch.cli.options import Options
 from rematch.cli.output import print_result
 from rematch.core.errors import ConfigError
 from rematch.reporting.terminal.progress_display import ProgressDisplay
-from rematch.verbs.arguments import MOST_GAMES, MOST_SEED, world_name
+from rematch.verbs.arguments import MOST_GAMES, MOST_SEED
 
 MOST_POINTS = 400.0  # of --until
 
 
 def run(words: Sequence[str]) -> int:
     from rematch.verbs.tournament import Match, play_match
-    from rematch.worlds import registry
 
     options = Options.of(COMMAND, words)
     names, flags = split_words(options.remaining)
-    if len(names) < 4:
-        raise ConfigError(f"expected {COMMAND.usage[0]} with three players or more, found "
+    if len(names) < 3:
+        raise ConfigError(f"expected {COMMAND.usage[0]} with the names of players, found "
                           f"{' '.join(map(repr, names)) or 'nothing'}; two players: rematch eval WORLD "
                           "--players A,B")
     twice = next((name for name in names[1:] if names.count(name) > 1), None)
@@ -31,11 +30,6 @@ def run(words: Sequence[str]) -> int:
     games = options.integer("--games", 1, 2, MOST_GAMES) if "--games" in options.values else None
     limit = options.number("--move-seconds", 0.0, 3600.0) if "--move-seconds" in options.values else 0.0
     as_json = "--json" in options.values
-    game = registry.find(registry.typed_name(world_name(names[0])))
-    roles = list(game.spec(game.Config()).roles)
-    if len(roles) > 1:
-        raise ConfigError(f"tournament {names[0]}: its seats have different roles; expected rematch eval "
-                          f"{names[0]} --players with a name for each: {', '.join(roles)}")
     match = Match(players=names[1:], games=games, seed=options.integer("--seed", 0, 0, MOST_SEED),
                   seconds=limit, greedy="--greedy" in options.values, flags=flags,
                   other_rules="--other-rules" in options.values, round_robin=True, elo_until=until)
@@ -63,6 +57,9 @@ COMMAND = Command(
         seat. Prints the ranking with Elo ratings and their 95 % intervals, and the score of each player
         against each other one. Settings of the world (--world.KEY VALUE) follow the players.
 
+        Where the two seats have different roles (pursuit, lattice), every player of one role meets every
+        player of the other; a run plays both. Each role has a ranking of its own.
+
         With --until the games go on until every rating is known to that many Elo points; these intervals
         are always valid, although the results decide when to stop.""",
     options=(
@@ -79,6 +76,7 @@ COMMAND = Command(
     ),
     examples=(
         ("rematch tournament beasty @beasty queue random --games 400", "three players, 400 games a pair"),
+        ("rematch tournament pursuit my_run lion pure_pursuit flee_straight", "rankings of both roles"),
         ("rematch tournament beasty @beasty queue heuristic my_run --until 20",
          "until every rating is known to 20 Elo points"),
     ),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rematch.cli.command import CONFIG, MINUTES, RECIPE, RUN, Command, Option
+from rematch.cli.notify_process import NOTIFY, address_of, notifying
 from rematch.cli.options import Options
 from rematch.cli.recipe_options import configured, recipe_words
 from rematch.core.errors import ConfigError
@@ -18,30 +19,35 @@ from rematch.verbs.arguments import POLICY, RUNS, folder_of, new_folder
 
 if TYPE_CHECKING:
     from rematch.core.run_config import Config
+    from rematch.reporting.console import Console
 
 
 def run(words: Sequence[str]) -> int:
     from rematch import api
+    from rematch.reporting.console import Console
 
     recipe, options = recipe_words(COMMAND, words)
     config = configured(recipe, options)
-    minutes, name = options.minutes(), options.values.get("--name")
+    options.minutes()  # a wrong one is refused before anything is started
+    name = options.values.get("--name")
+    url = address_of(options.values)
     folder = api.free_folder(RUNS, recipe) if name is None else new_folder(name)
     with start_page(folder.parent) if "--serve" in options.values else contextlib.nullcontext():
-        train(config, folder, options, minutes)
+        console = Console()
+        with notifying(url, folder, console.line_from_thread):
+            train(config, folder, options, console)
     return 0
 
 
-def train(config: Config, folder: Path, options: Options, minutes: float | None) -> None:
+def train(config: Config, folder: Path, options: Options, console: Console) -> None:
     from rematch import api
-    from rematch.reporting.console import Console
 
     if "--from" in options.values:
         source = options.values["--from"]
         start = Path(source) if source.endswith(POLICY) else folder_of(source)
-        api.train_from(start, config, folder, Console(), minutes)
+        api.train_from(start, config, folder, console, options.minutes())
     else:
-        api.train(config, folder=folder, console=Console(), minutes=minutes)
+        api.train(config, folder=folder, console=console, minutes=options.minutes())
 
 
 @contextlib.contextmanager
@@ -84,6 +90,7 @@ COMMAND = Command(
         CONFIG,
         MINUTES,
         Option(name="--serve", help="show this run in the browser while it trains; prints the address"),
+        NOTIFY,
         Option(name="--from", value="POLICY", completes=RUN,
                help="start with the weights of a policy file or of another run; with --start_iteration N "
                     "its schedules continue there"),

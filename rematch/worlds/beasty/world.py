@@ -20,7 +20,7 @@ from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
 from rematch.core.errors import WorldError
 from rematch.core.player import RngKey
-from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.spec import Actions, Field, Quantity, Role, Spec
 from rematch.core.world import View
 from rematch.worlds.native_world import NativeWorld, StateObservations, blank_view, first_next
 
@@ -71,9 +71,18 @@ def _fields(config: Config) -> tuple[Field, ...]:
     return (
         Field(name="line", columns=tuple(f"place_{i}" for i in range(PLACES)), low=0.0,
               high=float(categories - 1), categories=(categories,) * PLACES),
-        Field(name="cards", columns=tuple(f"{group}_{name}" for group in sets for name in SPECIES), low=0.0),
-        Field(name="counts", columns=(*counts, "in_line", "to_come"), low=0.0),
+        Field(name="cards", columns=tuple(f"{group}_{name}" for group in sets for name in SPECIES), low=0.0,
+              quantities=(_count("cards", 1),) * (len(sets) * len(SPECIES))),
+        Field(name="counts", columns=(*counts, "in_line", "to_come"), low=0.0, quantities=(
+            *(_count("points", 36), _count("cards", 12), _count("cards", 8), _count("cards", 4),
+              _count("0 or 1", 1)) * config.players,
+            _count("cards", 4), _count("turns", len(SPECIES) * config.players))),
     )  # fmt: skip
+
+
+def _count(unit: str, most: int) -> Quantity:
+    """A count, observed as a fraction of its maximum (observation.h)."""
+    return Quantity(unit=unit, half=float(most), low=0.0)
 
 
 def _privileged(config: Config) -> tuple[Field, ...]:

@@ -28,6 +28,11 @@ def check_spec(test: WorldUnderTest) -> None:
             kind in ("continuous", "discrete"),
             f"role {key!r}: the kind of its actions is {kind!r}, expected 'continuous' or 'discrete'",
         )
+        quantities = len(role.actions.quantities)
+        test.require(
+            quantities == 0 or (kind == "continuous" and quantities == role.actions.size),
+            f"role {key!r}: {quantities} quantities for {role.actions.size} {kind} actions",
+        )
         every = role.fields + role.privileged
         once = len({f.name for f in every}) == len(every)
         once &= all(len(set(f.columns)) == f.size for f in every)
@@ -40,6 +45,11 @@ def check_spec(test: WorldUnderTest) -> None:
             test.require(
                 f.size > 0 and f.low < f.high,
                 f"role {key!r}, field {f.name!r}: no columns, or low {f.low} is not below high {f.high}",
+            )
+            test.require(
+                len(f.quantities) in (0, f.size),
+                f"role {key!r}, field {f.name!r}: quantities must be one for each of its {f.size} columns, "
+                f"found {len(f.quantities)}",
             )
             valid = not f.categories or (len(f.categories) == f.size and min(f.categories) > 0)
             test.require(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Bytes, Floats
-from rematch.core.spec import Field
+from rematch.core.spec import Field, Quantity
 
 from .cartridge import ram_addresses
 from .cartridge.constants import ACTIONS
@@ -136,7 +136,8 @@ class Reader:
     def fields(self, screen: bool = True, mask: bool = True) -> tuple[Field, ...]:
         """screen, structured, named, visited; screen and visited are optional."""
         return ((_screen(),) if screen else ()) + (
-            Field(name="structured", columns=self.columns(), low=0.0, high=1.0),
+            Field(name="structured", columns=self.columns(), low=0.0, high=1.0,
+                  quantities=tuple(map(_quantity, self.columns()))),
             Field(name="named", columns=tuple(NAMED), low=0.0, high=max(NAMED.values()) - 1.0,
                   categories=tuple(NAMED.values())),
         ) + ((_visited(),) if mask else ())
@@ -188,17 +189,34 @@ class Reader:
             out[:, column] = np.minimum(values, most - 1)
 
 
+UNITS = {  # column of `structured`, or its first word -> unit and largest value; others are 0 or 1
+    "map": ("byte", MOST_BYTE), "y": ("steps", MOST_BYTE), "x": ("steps", MOST_BYTE),
+    "y_share": ("fraction", 1.0), "x_share": ("fraction", 1.0), "level": ("levels", MOST_LEVEL),
+    "hp": ("fraction", 1.0), "enemy_hp": ("HP", MOST_BYTE), "enemy_level": ("levels", MOST_LEVEL),
+    "money": ("log10 of 1 + money", MOST_MONEY),
+}  # fmt: skip
+
+
+def _quantity(column: str) -> Quantity:
+    """How `structured` scales a column."""
+    unit, most = UNITS.get(column) or UNITS.get(column.split("_")[0]) or ("0 or 1", 1.0)
+    return Quantity(unit=unit, half=most, low=0.0)
+
+
 @functools.cache  # 8000 column names: making them took longer than the rest of a world
 def _screen() -> Field:
     pixels = tuple(f"y{y}_x{x}" for y in range(HEIGHT) for x in range(WIDTH))
-    return Field(name="screen", columns=pixels, low=0.0, high=1.0, shape=(HEIGHT, WIDTH))
+    grey = Quantity(unit="brightness", low=0.0)
+    return Field(name="screen", columns=pixels, low=0.0, high=1.0, shape=(HEIGHT, WIDTH),
+                 quantities=(grey,) * len(pixels))
 
 
 @functools.cache
 def _visited() -> Field:
     near = range(-AROUND // 2, AROUND // 2)
     around = tuple(f"y{y:+d}_x{x:+d}" for y in near for x in near)
-    return Field(name="visited", columns=around, low=0.0, high=1.0, shape=(AROUND, AROUND))
+    return Field(name="visited", columns=around, low=0.0, high=1.0, shape=(AROUND, AROUND),
+                 quantities=(Quantity(unit="0 or 1", low=0.0),) * len(around))
 
 
 def _big_endian(ram: Bytes, at: NDArray[np.int64]) -> Floats:

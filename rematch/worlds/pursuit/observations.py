@@ -19,12 +19,12 @@ from rematch.core.arrays import Bytes, Floats
 from rematch.core.spec import Field
 from rematch.core.world import Observations
 
-from . import native
+from . import native, quantities
 from .config import Config
+from .quantities import UNSEEN
 
 ROLES = ("pursuer", "evader")
 ROBOT = ("x", "y", "heading", "speed", "turn")
-UNSEEN = -1.0  # the observed distance of a robot that is not visible
 DISTANCE, BEARING = 5, 6  # columns of a frame, after the five numbers of the robot itself
 TRIES = 32  # positions that are tried for a robot out of sight; if none is possible, it is not moved
 HIDDEN = ("the other robot while unseen", "its heading, speed and turn", "what its sensors show",
@@ -34,23 +34,27 @@ Games = NDArray[Any]  # [n] of native.GAME_TYPE
 Doubles = NDArray[np.float64]
 
 
-def fields_of(config: Config, rules: native.Core) -> tuple[Field, ...]:
-    """The fields of both roles."""
+def fields_of(config: Config, rules: native.Core, seat: int = 0) -> tuple[Field, ...]:
+    """The fields of the robot of a seat; names are those of both, quantities depend on the top speeds."""
     own = tuple(f"own_{word}" for word in ROBOT)
+    shown = rules.shown_obstacles
     if config.full_obs:
         words = ("distance", "bearing")
-        obstacles = (f"obstacle_{k + 1}_{word}" for k in range(rules.shown_obstacles) for word in words)
+        obstacles = (f"obstacle_{k + 1}_{word}" for k in range(shown) for word in words)
         columns = (*own, *(f"other_{word}" for word in ROBOT), "distance", "bearing", "wall_x", "wall_y",
                    *obstacles, "time_to_go")
-        return (Field(name="state", columns=columns),)
+        return (Field(name="state", columns=columns, quantities=quantities.full_state(config, seat, shown)),)
     state = (*own, "distance", "bearing")
     lidar = tuple(f"ray_{k + 1}" for k in range(config.lidar_rays))
     ages = range(config.history_length - 1, -1, -1)  # steps ago, the oldest first
     history = tuple(f"{word}_{age}_ago" for age in ages for word in (*state, *lidar))
     frames = (config.history_length, len(state) + len(lidar))
-    return (Field(name="state", columns=state), Field(name="lidar", columns=lidar, low=0.0),
-            Field(name="history", columns=history, shape=frames),
-            Field(name="clock", columns=("time_to_go",), low=0.0))
+    seen, rays = quantities.sensor_state(config, seat), (quantities.ray(config),) * config.lidar_rays
+    return (Field(name="state", columns=state, quantities=seen),
+            Field(name="lidar", columns=lidar, low=0.0, quantities=rays),
+            Field(name="history", columns=history, shape=frames,
+                  quantities=(*seen, *rays) * config.history_length),
+            Field(name="clock", columns=("time_to_go",), low=0.0, quantities=(quantities.clock(config),)))
 
 
 def privileged_of(config: Config) -> tuple[Field, ...]:

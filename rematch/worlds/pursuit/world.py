@@ -24,7 +24,7 @@ from rematch.core.spec import Actions, Role, Spec
 from rematch.core.world import Observations, View
 from rematch.worlds.native_world import NativeWorld, blank_view, first_next
 
-from . import native
+from . import native, quantities
 from .config import STAGE, Config, check_stage, stage_of, struct_values
 from .observations import (
     ROLES,
@@ -59,8 +59,9 @@ def make_spec(config: Config) -> Spec:
     names = ("turn",) if config.fixed_speed else ("speed", "turn")
     roles = {
         name: Role(
-            name=name, fields=fields_of(config, rules), privileged=privileged_of(config),
-            actions=Actions(kind="continuous", names=names), seats=(seat,), hidden=hidden_of(config),
+            name=name, fields=fields_of(config, rules, seat), privileged=privileged_of(config),
+            actions=Actions(kind="continuous", names=names, quantities=quantities.actions(config, seat)),
+            seats=(seat,), hidden=hidden_of(config),
         )
         for seat, name in enumerate(ROLES)
     }

@@ -1,0 +1,1 @@
+"""Others' tools: notifications, TensorBoard, Weights & Biases. They read run folders only."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock, Request
 from rematch.core.errors import ConfigError
+from rematch.core.play_state import PlayState
 from rematch.core.system.user_code import described
 
 if TYPE_CHECKING:
@@ -154,6 +155,9 @@ class Component:
     # Whether games that are played change its state. With a lag, `state_dict` is then called when a rollout
     # is submitted: a checkpoint has the state before the pending rollout.
     changed_by_play: ClassVar[bool] = False
+    # Whether rollouts need it: it seats players, or changes how games are played. Where games are played in
+    # other processes, those build these components only.
+    in_play: ClassVar[bool] = False
 
     # --- before anything is built ---
 
@@ -260,6 +264,10 @@ class Component:
         """Update the files that belong to the checkpoint."""
 
     # --- always ---
+
+    def play_state(self) -> PlayState:
+        """What the games of a rollout read or change of this component, beside the seats and `next`."""
+        return PlayState()
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
         """Evidence of what this component did in a short trial."""

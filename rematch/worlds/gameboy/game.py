@@ -23,6 +23,7 @@ from .bots import BOTS, bot
 from .cartridge.constants import TICKS
 from .config import Config
 from .emulator import pyboy_emulator
+from .savestates import Bundle, unpack
 from .world import NAME, GameboyWorld, make_spec
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class GameboyGame(Game):
     bots = BOTS
     build = pyboy_emulator.pyboy_version()
     renderer = Renderer(draw=draw, steps_per_second=lambda config: 60.0 / TICKS)  # real time
-    savestates = Savestates(explorer="wander")
+    savestates = Savestates(explorer="wander", pack=Bundle.pack, unpack=unpack)
     human = Human(play=play, settings=Config)
     benchmark = Benchmark(measure=measure, recipe=("small", 1000.0))
     defaults = Defaults(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rematch.cli.command import MINUTES, RUN, Command, Option
+from rematch.cli.command import ACTORS, CLUSTER, MINUTES, RUN, Command, Option
 from rematch.cli.options import Options
 from rematch.verbs.arguments import folder_of
 
@@ -15,7 +15,8 @@ def run(words: Sequence[str]) -> int:
 
     options = Options.of(COMMAND, words)
     (name,) = options.positional(1, COMMAND.usage[0])
-    api.resume(folder_of(name), Console(), options.minutes(), "--other-machine" in options.values)
+    api.resume(folder_of(name), Console(), options.minutes(), "--other-machine" in options.values,
+               cluster=options.cluster())
     return 0
 
 
@@ -33,6 +34,8 @@ COMMAND = Command(
         Option(name="--other-machine",
                help="continue although the checkpoint was saved with other library versions: the result is "
                     "valid, but not the same bits"),
+        CLUSTER,
+        ACTORS,
     ),
     examples=(
         ("rematch resume quick-1", "continue runs/quick-1"),

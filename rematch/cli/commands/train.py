@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rematch.cli.command import CONFIG, MINUTES, RECIPE, RUN, Command, Option
+from rematch.cli.command import ACTORS, CLUSTER, CONFIG, MINUTES, RECIPE, RUN, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.recipe_options import configured, recipe_words
 from rematch.core.errors import ConfigError
@@ -39,9 +39,9 @@ def train(config: Config, folder: Path, options: Options, minutes: float | None)
     if "--from" in options.values:
         source = options.values["--from"]
         start = Path(source) if source.endswith(POLICY) else folder_of(source)
-        api.train_from(start, config, folder, Console(), minutes)
+        api.train_from(start, config, folder, Console(), minutes, cluster=options.cluster())
     else:
-        api.train(config, folder=folder, console=Console(), minutes=minutes)
+        api.train(config, folder=folder, console=Console(), minutes=minutes, cluster=options.cluster())
 
 
 @contextlib.contextmanager
@@ -87,6 +87,8 @@ COMMAND = Command(
         Option(name="--from", value="POLICY", completes=RUN,
                help="start with the weights of a policy file or of another run; with --start_iteration N "
                     "its schedules continue there"),
+        CLUSTER,
+        ACTORS,
     ),
     examples=(
         ("rematch train quick", "the first thing to run: about 90 seconds on two cores"),

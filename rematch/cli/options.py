@@ -82,16 +82,23 @@ class Options:
         """--max-minutes; None where it is absent."""
         return self.number("--max-minutes", 0.0, MOST_MINUTES) if "--max-minutes" in self.values else None
 
+    def cluster_address(self) -> str | None:
+        """--cluster; None where it is absent."""
+        if "--cluster" not in self.values:
+            return None
+        from rematch.cluster.connection import check_address
+
+        return check_address(self.values["--cluster"])
+
     def cluster(self) -> ClusterRequest | None:
         """--cluster with --actors; None where it is absent."""
         if "--cluster" not in self.values:
             if "--actors" in self.values:
                 raise ConfigError("--actors has no effect without --cluster")
             return None
-        from rematch.cluster.connection import check_address
         from rematch.cluster.request import ClusterRequest
 
-        address = check_address(self.values["--cluster"])
+        address = self.cluster_address() or ""
         actors = self.integer("--actors", 1, 1, MOST_ACTORS) if "--actors" in self.values else 0
         return ClusterRequest(address, actors)
 

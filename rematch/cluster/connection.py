@@ -109,7 +109,7 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
                            "server (ray start --head --ray-client-server-port)")
     if ray.is_initialized():
         raise ClusterError("this process is connected to a cluster already")
-    quiet = {"logging_level": "ERROR", "log_to_driver": False}
+    quiet = {"logging_level": "CRITICAL", "log_to_driver": False}
     try:
         if match or joins:
             ray.init(os.environ["RAY_ADDRESS"] if joins else address, **quiet)

@@ -48,4 +48,4 @@ CLUSTER = Option(name="--cluster", value="ADDRESS",
                  help="use a Ray cluster: ray (started on this machine) or ray://HOST:PORT; the result is the "
                       "same, byte for byte")
 ACTORS = Option(name="--actors", value="N",
-                help="actors that play the training games on the cluster (default: one per processor)")
+                help="actors that play the games on the cluster (default: one per processor)")

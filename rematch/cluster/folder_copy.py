@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -48,8 +49,9 @@ def _unit(name: str) -> str:
 class FolderReader:
     """Reads what has changed in a folder since the last call."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, left_out: Collection[str] = ()) -> None:
+        """left_out: files and folders that are not copied."""
+        self.folder, self.left_out = folder, left_out
         self.sent: dict[str, Sent] = {}
 
     def changes(self) -> Tree:
@@ -73,8 +75,8 @@ class FolderReader:
         names = []
         for path in sorted(self.folder.rglob("*")):
             parts = path.relative_to(self.folder).parts
-            unfinished = any(part.startswith(TEMPORARY) for part in parts)
-            if not unfinished and path.name != LOCK_FILE and path.is_file() and not path.is_symlink():
+            skipped = parts[0] in self.left_out or any(part.startswith(TEMPORARY) for part in parts)
+            if not skipped and path.name != LOCK_FILE and path.is_file() and not path.is_symlink():
                 names.append("/".join(parts))
         return names
 
@@ -175,9 +177,9 @@ def _remove(folder: Path, name: str) -> None:
         parent = parent.parent
 
 
-def whole(folder: Path) -> Tree:
+def whole(folder: Path, left_out: Collection[str] = ()) -> Tree:
     """All files of a folder as changes of an empty one."""
-    reader, changes = FolderReader(folder), {"files": [], "removed": [], "complete": False}
+    reader, changes = FolderReader(folder, left_out), {"files": [], "removed": [], "complete": False}
     while not changes["complete"]:
         more = reader.changes()
         changes["files"] += more["files"]

@@ -76,6 +76,11 @@ def describe() -> dict[str, str]:
                       "memory": f"{system_memory.total_bytes() / 2**30:.1f} GiB"}
 
 
+def exact_entries() -> dict[str, str]:
+    """The entries of this machine on which the bits of games depend."""
+    return {name: entry for name, entry in describe().items() if name not in ("processors", "memory")}
+
+
 def _probe() -> Callable[[], str]:
     """A function that a node runs even where Rematch is not installed: it refers to nothing here."""
 

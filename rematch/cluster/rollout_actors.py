@@ -55,11 +55,13 @@ class RayPlayers:
 
     def __init__(
         self, cluster: Cluster, orders: Sequence[bytes], fingerprint: Mapping[str, str],
-        log: Callable[[str], None], patience: float = PATIENCE,
+        log: Callable[[str], None], patience: float = PATIENCE, *, kind: type[Any] | None = None,
     ) -> None:  # fmt: skip
+        """fingerprint: the entries in which every node must equal this machine. kind: of other actors, with
+        the methods of RolloutActor."""
         self.cluster, self.ray, self.orders = cluster, cluster.ray, orders
         self.fingerprint, self.log, self.patience = dict(fingerprint), log, patience
-        self.kind = self.ray.remote(RolloutActor)
+        self.kind = self.ray.remote(kind or RolloutActor)
         self.lost = 0  # actors that were replaced
         self.actors = [self._start(1) for _ in orders]
         self.built = [False] * len(orders)

@@ -34,6 +34,8 @@ from rematch.worlds.game import Game
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rematch.verbs.match_shards import MatchShards
+
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
@@ -103,9 +105,11 @@ class Setup:
         return len(self.spec.roles) == 1 and self.spec.seats > 1
 
 
-def play_match(world: str, match: Match) -> Evaluation:
-    """As `tournament`, with the settings of the world as flags."""
+def play_match(world: str, match: Match, shards: MatchShards | None = None) -> Evaluation:
+    """As `tournament`, with the settings of the world as flags; `shards` plays the games on a cluster."""
     setup = prepare(world, match)
+    if shards is not None:
+        setup.board.play_elsewhere = shards.of_match(setup)
     values: dict[str, Any] = {"world": setup.game.name, "settings": settings.tree(setup.rules), "step": 0}
     if match.other_rules:
         values["other_rules"] = different_rules(setup)

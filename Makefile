@@ -20,7 +20,7 @@ VENV_PYTHON := .venv/bin/python
 help:
 	@echo 'make train   set up, then train the recipe "quick" and show the result (about 90 s)'
 	@echo 'make test    set up, then check style, types and behaviour'
-	@echo 'make test-all  the same, and the pages in Chromium'
+	@echo 'make test-all  the same, the pages in Chromium, and a Ray cluster'
 	@echo 'make lint    check style and types only'
 	@echo 'make bench   measure the speed, compared with Stable-Baselines3'
 	@echo 'make build   set up only; recompiles changed cores'
@@ -39,10 +39,12 @@ test: style
 	wait $$mypy_pid; mypy_code=$$?; cat "$$mypy_log"; rm -f "$$mypy_log"; \
 	exit $$((pytest_code ? pytest_code : mypy_code))
 
-# The slower suites too: pages in a real browser (chromium and chromedriver must be installed).
-test-all: test ready-browser
+# The slower suites too: pages in a real browser (chromium and chromedriver must be installed), and a Ray cluster.
+test-all: test ready-all
 	@echo '== pages in the browser'
 	@REMATCH_BROWSER=1 $(VENV_PYTHON) -m pytest $(wildcard tests/web/test_*browser.py)
+	@echo '== a Ray cluster of three nodes'
+	@REMATCH_CLUSTER=1 $(VENV_PYTHON) -m pytest -n 0 tests/cluster/test_ray.py
 
 style: ready
 	@echo '== style: ruff'
@@ -72,8 +74,8 @@ endef
 ready:
 	$(call PREPARE,dev)
 
-ready-browser:
-	$(call PREPARE,dev browser)
+ready-all:
+	$(call PREPARE,dev browser cluster)
 
 ready-bench:
 	$(call PREPARE,dev bench)

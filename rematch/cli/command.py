@@ -45,7 +45,7 @@ MINUTES = Option(name="--max-minutes", value="M", help="stop after M minutes; th
 CONFIG = Option(name="--config", value="FILE", completes=FILE,
                 help="read settings from a YAML file; they override those of the recipe")
 CLUSTER = Option(name="--cluster", value="ADDRESS",
-                 help="use a Ray cluster: ray (started on this machine) or ray://HOST:PORT; the result is the "
-                      "same, byte for byte")
+                 help="use a Ray cluster: ray (started on this machine) or ray://HOST:PORT; the results have "
+                      "the same bytes")
 ACTORS = Option(name="--actors", value="N",
                 help="actors that play the games on the cluster (default: one per processor)")

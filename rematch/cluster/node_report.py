@@ -138,7 +138,7 @@ def differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
         if other != entry:
             problems.append(f"{name} {other}, expected {entry}")
     if there.get("processor") != here["processor"]:
-        mine, other = set(here["processor"].split()), set(there.get("processor", "").split())
-        names = " ".join(sorted(mine ^ other))[:120]
+        differ = set(here["processor"].split()) ^ set(there.get("processor", "").split())
+        names = " ".join(sorted(differ))[:120]
         problems.append(f"another processor ({there.get('level')}; differs in {names}): other bits")
     return problems

@@ -21,9 +21,8 @@ class RemotePlace:
     def __init__(self, make_players: MakePlayers, parts: int) -> None:
         self.make_players, self.parts = make_players, parts
 
-    def world(self, world: World) -> World:
-        remote: Any = RemoteWorld(world)
-        return remote
+    def world(self, world: World) -> Any:
+        return RemoteWorld(world)
 
     def collector(self, setup: RunSetup) -> RemoteCollector:
         config, form = setup.config, setup.game.savestates

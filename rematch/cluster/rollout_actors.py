@@ -107,8 +107,8 @@ class RayPlayers:
             if self.fingerprint.get(name) != theirs.get(name):
                 differ.append(name)
         if differ:
-            raise ClusterError(f"node {node} has another {', '.join(differ)} than this machine: its games would "
-                               "have other bits; `rematch cluster check` shows the nodes")
+            raise ClusterError(f"node {node} has another {', '.join(differ)} than this machine: its games "
+                               "would have other bits; `rematch cluster check` shows the nodes")
         self.built[part] = True
 
     def _wait(self, part: int, reference: Any, check: Callable[[], None], patience: float) -> Any:

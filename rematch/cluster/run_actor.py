@@ -17,6 +17,7 @@ import numpy as np
 
 import rematch
 from rematch.cluster import folder_copy
+from rematch.cluster.node_report import ERROR, describe, differences
 from rematch.core.arrays import Tree, stored_int, stored_text, stored_texts
 from rematch.storage.tree_bytes import decode, encode
 
@@ -37,6 +38,8 @@ class RunActor:
     def start(self, message: bytes) -> bytes:
         """Write the files of the run so far and start its command; the reply names node and process."""
         order = decode(message, "the order for a run")
+        if problems := differences(order["machine"], describe()):
+            return encode({ERROR: "; ".join(problems), "node": os.uname().nodename})
         self.top = Path(tempfile.mkdtemp(prefix="rematch-"))
         folder = self.top / stored_text(order, "folder")
         folder_copy.apply(self.top, order["beside"])
@@ -60,7 +63,7 @@ class RunActor:
         return encode({"node": os.uname().nodename, "process": self.child.pid})
 
     def changes(self, seconds: float) -> bytes:
-        """What is new after at most `seconds`, and the exit code once the command has ended and all is sent."""
+        """What is new after at most `seconds`, and the exit code once the command has ended."""
         assert self.child is not None, "start comes first"
         with self.lock:
             deadline = time.monotonic() + seconds

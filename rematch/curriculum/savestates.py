@@ -11,9 +11,9 @@ from rematch.core.errors import ConfigError
 from rematch.core.play_state import PlayState
 from rematch.core.world import Next
 from rematch.curriculum import archive_files
+from rematch.curriculum.capture_state import CaptureState
 from rematch.curriculum.demonstrations import Demonstrations
 from rematch.curriculum.imported_states import import_folder
-from rematch.curriculum.capture_state import CaptureState
 from rematch.curriculum.savestate_archive import Archive
 from rematch.curriculum.start_states import STAGE, SavestatesConfig
 from rematch.rollout.rollout_buffer import RolloutBuffer

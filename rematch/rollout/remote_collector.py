@@ -96,7 +96,8 @@ class RemoteCollector(ThreadCollector):
     def _shared(self) -> Tree:
         """What the games of all parts need."""
         weights = {role: seats.packed for role, seats in self.seating.items()}
-        return {"weights": weights, "play": {name: state.shared() for name, state in self.play_states.items()}}
+        play = {name: state.shared() for name, state in self.play_states.items()}
+        return {"weights": weights, "play": play}
 
     def _inputs(self, part: int, iteration: int) -> Tree:
         """What the games of one part need, without their states."""

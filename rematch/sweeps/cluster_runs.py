@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from rematch.cluster import folder_copy
-from rematch.cluster.connection import Cluster
+from rematch.cluster.connection import Cluster, ClusterError
+from rematch.cluster.node_report import ERROR, describe
 from rematch.cluster.rollout_actors import RayErrors
 from rematch.cluster.run_actor import RunActor
 from rematch.core.arrays import Tree
@@ -56,7 +57,8 @@ class RemoteRun:
         words = ["resume", f"{{TOP}}/{name}"] if task.started else [
             word.replace(str(self.top), "{TOP}") for word in task.command]
         beside = {"files": folder_copy.whole_files(self.top, ["settings.yaml"]), "removed": []}
-        order = {"folder": name, "command": [*words, *user_code.child_flags()], "beside": beside,
+        order = {"machine": describe(), "folder": name, "beside": beside,
+                 "command": [*words, *user_code.child_flags()],
                  "run": folder_copy.whole(task.folder), "threads": max(1, int(self.options["num_cpus"]))}
         self.actor = self.kind.options(**self.options).remote()
         self.reply = self.actor.start.remote(self.ray.put(encode(order)))
@@ -83,6 +85,9 @@ class RemoteRun:
         self.since = time.monotonic()
         if self.started:
             self._store(reply)
+        elif ERROR in reply:
+            self._end(1)
+            raise ClusterError(f"node {reply['node']} cannot train for this machine: {reply[ERROR]}")
         else:
             self.log(self.task, f"runs on node {reply['node']} (process {reply['process']})")
             self.started = True

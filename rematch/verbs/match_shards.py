@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,11 @@ from rematch.core.arrays import Tree, stored_int, stored_text, stored_texts
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.core.world import World
-from rematch.evaluation.match import MatchKey, PlayElsewhere, Played, Scoreboard, joined
+from rematch.evaluation.match import MatchKey, Played, PlayElsewhere, Scoreboard, joined
 from rematch.rollout.remote_collector import ATTEMPTS, ERROR, PlayerLost, part_edges
 from rematch.storage.tree_bytes import decode, encode
 from rematch.training.player_lookup import SUFFIX, WITH_SEARCH
-from rematch.verbs.arguments import folder_of
+from rematch.verbs.arguments import folder_of, silent
 from rematch.verbs.evaluate import deployed, run_board
 from rematch.verbs.tournament import Match, Setup, loaded_players, prepare, set_greedy
 from rematch.worlds import registry
@@ -137,7 +138,7 @@ class MatchShards:
             seats = [player_key(player, named()) for player in players]
             edges = part_edges(key.games, self.count)
             jobs = []
-            for part, (low, high) in enumerate(zip(edges, edges[1:])):
+            for part, (low, high) in enumerate(pairwise(edges)):
                 message = encode({"players": seats, "games": key.games, "index": key.index, "turn": key.turn,
                                   "low": low, "high": high})
                 jobs.append(pool.submit(played_part, actors, part, message))
@@ -202,13 +203,9 @@ def match_shards(request: ClusterRequest | None) -> Iterator[MatchShards | None]
         return
     with connected(request.address, request.actors or None) as cluster:
         count, entries = actor_count(cluster, request), exact_entries()
-        started: list[RayPlayers] = []
 
         def start(order: bytes) -> RayPlayers:
-            lines: Callable[[str], None] = lambda line: None
-            started.append(RayPlayers(cluster, [order] * count, entries, lines, request.patience,
-                                      kind=MatchActor))
-            return started[-1]
+            return RayPlayers(cluster, [order] * count, entries, silent, request.patience, kind=MatchActor)
 
         yield MatchShards(start, count)
 

@@ -1,4 +1,4 @@
-"""Games in other processes: the same bytes as on threads, whatever the number of parts and of lost players."""
+"""Games in other processes: the same bytes as on threads, whatever the number of parts and losses."""
 
 from __future__ import annotations
 

@@ -111,6 +111,8 @@ class RayNodes:
 
     def stop(self) -> None:
         """SIGKILL to all processes of the cluster."""
+        if self.cluster.head_node is None:  # stopped before
+            return
         processes = [process for node in (*self.nodes, self.cluster.head_node)
                      for process in self._processes(node)]
         for process in processes:

@@ -16,6 +16,7 @@ import secrets
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,13 +112,14 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
         raise ClusterError("this process is connected to a cluster already")
     quiet = {"logging_level": "CRITICAL", "log_to_driver": False}
     try:
-        if match or joins:
-            ray.init(os.environ["RAY_ADDRESS"] if joins else address, **quiet)
-        else:
-            count = processors or len(os.sched_getaffinity(0))
-            store = min(OBJECT_STORE, max(80 << 20, system_memory.available_bytes() // 8))
-            ray.init(num_cpus=count, include_dashboard=False, object_store_memory=store,
-                     _node_ip_address="127.0.0.1", **quiet)
+        with warnings.catch_warnings(action="ignore"):  # Ray warns before it raises
+            if match or joins:
+                ray.init(os.environ["RAY_ADDRESS"] if joins else address, **quiet)
+            else:
+                count = processors or len(os.sched_getaffinity(0))
+                store = min(OBJECT_STORE, max(80 << 20, system_memory.available_bytes() // 8))
+                ray.init("local", num_cpus=count, include_dashboard=False, object_store_memory=store,
+                         _node_ip_address="127.0.0.1", **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
         raise ClusterError(refusal(address, str(error))) from None
     host, port = (match[1], int(match[2])) if match else _head_of(ray)

@@ -60,7 +60,8 @@ class RayPlayers:
         """fingerprint: the entries in which every node must equal this machine. kind: of other actors, with
         the methods of RolloutActor."""
         self.cluster, self.ray, self.orders = cluster, cluster.ray, orders
-        self.fingerprint, self.log, self.patience = dict(fingerprint), log, patience
+        self.fingerprint = {name: str(entry) for name, entry in fingerprint.items()}
+        self.log, self.patience = log, patience
         self.kind = self.ray.remote(kind or RolloutActor)
         self.lost = 0  # actors that were replaced
         self.actors = [self._start(1) for _ in orders]

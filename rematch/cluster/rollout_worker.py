@@ -59,8 +59,8 @@ class RolloutWorker:
         self.steps += 1
 
     def fingerprint(self) -> dict[str, str]:
-        """Versions and processor on which the bits depend."""
-        return fingerprint(self.config)
+        """Versions and processor on which the bits depend; torch's version is a class of its own."""
+        return {name: str(entry) for name, entry in fingerprint(self.config).items()}
 
     def play(self, shared: bytes, message: bytes) -> bytes:
         """One rollout; a reply with `error` where the games failed."""

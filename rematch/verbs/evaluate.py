@@ -24,7 +24,7 @@ from rematch.worlds import registry
 from rematch.worlds.game import Game
 
 if TYPE_CHECKING:
-    from rematch.verbs.match_shards import MatchShards
+    from rematch.verbs.on_cluster.match_shards import MatchShards
 
 # Other random streams than those of training and its evaluations: no policy was selected on these games.
 SEED_OFFSET = 1 << 40
@@ -72,7 +72,7 @@ def evaluate(
     With `until` a match stops when the half-width of its score's interval is that small; with `better_than`
     when its interval lies above or below that score. `games` is then the largest number of games. These
     intervals are always valid: they hold although the results decide when the games stop. `shards`
-    (verbs/match_shards.py) plays the games on a cluster; the results are the same.
+    (verbs/on_cluster/match_shards.py) plays the games on a cluster; the results are the same.
     """
     check_size(games, seed)
     folder = folder_of(run)

@@ -34,7 +34,7 @@ from rematch.worlds.game import Game
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rematch.verbs.match_shards import MatchShards
+    from rematch.verbs.on_cluster.match_shards import MatchShards
 
 
 @dataclass(frozen=True, kw_only=True)

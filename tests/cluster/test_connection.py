@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rematch.cli.main import main
 from rematch.cluster import connection
 from rematch.cluster.connection import ClusterError, check_address, connected, prepare, refusal
 from rematch.cluster.node_report import describe, differences, level
-from rematch.cli.main import main
 from rematch.core.errors import ConfigError, NotInstalled
 
 
@@ -42,14 +42,15 @@ def test_other_addresses_are_refused(address: str) -> None:
 
 def test_cluster_without_ray_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(NotInstalled, match=r"Ray is not installed: .*pip install .*ray\[client\]"), connected("ray"):
+    line = r"Ray is not installed: .*pip install .*ray\[client\]"
+    with pytest.raises(NotInstalled, match=line), connected("ray"):
         pass
 
 
 def test_cluster_elsewhere_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="no token; expected that of the cluster in RAY_AUTH_TOKEN"):
-        with connected("ray://127.0.0.1:9"):
-            pass
+    line = "no token; expected that of the cluster in RAY_AUTH_TOKEN"
+    with pytest.raises(ConfigError, match=line), connected("ray://127.0.0.1:9"):
+        pass
 
 
 def test_own_cluster_gets_a_random_token() -> None:
@@ -58,7 +59,8 @@ def test_own_cluster_gets_a_random_token() -> None:
     prepare(one_machine=True, own_token=True)
     first = os.environ.pop("RAY_AUTH_TOKEN")
     prepare(one_machine=True, own_token=True)
-    assert len(first) == 64 and first != os.environ["RAY_AUTH_TOKEN"] and os.environ["RAY_AUTH_MODE"] == "token"
+    assert len(first) == 64 and first != os.environ["RAY_AUTH_TOKEN"]
+    assert os.environ["RAY_AUTH_MODE"] == "token"
 
 
 def test_closed_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,10 @@ if not os.environ.get("REMATCH_CLUSTER"):
     pytest.skip("REMATCH_CLUSTER is not set", allow_module_level=True)
 
 COMMAND = [sys.executable, "-m", "rematch.cli"]
-RUN = ["train", "quick", *"""--games 32 --steps 16 --total_steps 61440 --stagger 24 --save_every 10 --threads 1
+FLAGS = """--games 32 --steps 16 --total_steps 61440 --stagger 24 --save_every 10 --threads 1
     --evaluation.games 10 --evaluation.every 100 --evaluation.opponents random --network.hidden 8,8
-    --league.snapshot_every 1 --league.rotate 1""".split()]
+    --league.snapshot_every 1 --league.rotate 1"""
+RUN = ["train", "quick", *FLAGS.split()]
 
 
 @pytest.fixture(scope="module")

@@ -24,17 +24,17 @@ LEAGUE: dict[str, Any] = {
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "pursuit": ("pursuit", LEAGUE | {"world.max_steps": 20, "world.prep_steps": 0}),
     "pursuit_lag": ("pursuit", LEAGUE | {"world.max_steps": 20, "lag": 1}),
-    "lattice": ("lattice", LEAGUE | {"random_starts.fraction": 0.5}),
+    "lattice": ("lattice", LEAGUE | {"random_starts.fraction": 0.5, "world.n": 5}),
     "beasty_expert": ("beasty_expert", LEAGUE | {
         "expert.positions": 32, "expert.completions": 1, "expert.replay_size": 256,
         "expert.minibatch_size": 32, "league.bots": ("random", "queue")}),
     "lookahead": ("lookahead", {
         "network.hidden": (8,), "lookahead.replay_size": 512, "lookahead.minibatch_size": 32,
-        "evaluation.opponents": ("random",)}),
+        "evaluation.opponents": ("random",), "evaluation.every": 5, "world.n": 4}),
     "gymnasium": ("gymnasium", {"network.hidden": (8,)}),
     "openspiel": ("openspiel", LEAGUE),
     "gameboy": ("tiny", {
-        "games": 5, "steps": 16, "total_steps": 5 * 16 * 4, "stagger": 16, "world.workers": 0,
+        "games": 5, "steps": 16, "total_steps": 5 * 16 * 3, "stagger": 0, "world.workers": 0,
         "dqn.replay_size": 5 * 120, "dqn.sequence": 8, "dqn.warmup": 60, "dqn.batch": 2,
         "episode_log.interval": 80, "episode_video.interval": 0, "explorers.games": 2, "explorers.steps": 16,
         "world.max_steps": 24, "world.idle_steps": 12, "evaluation.max_steps": 64, "evaluation.games": 1}),

@@ -8,19 +8,27 @@ from typing import Any
 import numpy as np
 
 from rematch.cluster.place import RemotePlace
-from rematch.cluster.rollout_worker import RolloutWorker
+from rematch.cluster.rollout_actors import RolloutActor
 from rematch.rollout.remote_collector import PlayerLost
+from rematch.storage.tree_bytes import decode
 from rematch.training.setup import RunSetup
 
 
 class LocalPlayers:
-    """A RolloutWorker per part. A loss happens before a rollout or after it: the worker starts anew."""
+    """A RolloutActor per part, without Ray. A loss happens before a rollout or after it: the worker starts anew."""
 
     def __init__(self, orders: Sequence[bytes], losses: float, seed: int) -> None:
         self.orders = orders
-        self.workers = [RolloutWorker(order) for order in orders]
+        self.workers = [self._worker(order) for order in orders]
         self.chances = [np.random.default_rng([seed, part]) for part in range(len(orders))]
         self.losses, self.lost, self.with_states, self.calls = losses, 0, 0, 0
+
+    @staticmethod
+    def _worker(order: bytes) -> RolloutActor:
+        actor = RolloutActor()
+        reply = decode(actor.build(order))
+        assert reply.keys() == {"fingerprint", "process", "node"}, reply
+        return actor
 
     def share(self, message: bytes) -> Any:
         return message
@@ -38,7 +46,7 @@ class LocalPlayers:
         return reply
 
     def _lose(self, part: int) -> None:
-        self.workers[part] = RolloutWorker(self.orders[part])
+        self.workers[part] = self._worker(self.orders[part])
         self.lost += 1
         raise PlayerLost("lost by the test")
 

@@ -11,7 +11,7 @@ from rematch.core.errors import ConfigError
 
 
 def run(words: Sequence[str]) -> int:
-    from rematch.verbs.cluster import cluster_check
+    from rematch.verbs.on_cluster.check import cluster_check
 
     options = Options.of(COMMAND, words)
     (verb,) = options.positional(1, COMMAND.usage[0])

@@ -29,7 +29,7 @@ def run(words: Sequence[str]) -> int:
 def evaluate_run(options: Options) -> Evaluation:
     """eval RUN: against the scripted players of its world."""
     from rematch.verbs.evaluate import evaluate
-    from rematch.verbs.match_shards import match_shards
+    from rematch.verbs.on_cluster.match_shards import match_shards
     from rematch.worlds import registry
 
     (name,) = options.positional(1, "rematch eval RUN | rematch eval WORLD --players A,B")
@@ -51,7 +51,7 @@ def evaluate_run(options: Options) -> Evaluation:
 
 def match(options: Options) -> Evaluation:
     """eval WORLD --players A,B: the other words are settings of the world."""
-    from rematch.verbs.match_shards import check_players, match_shards
+    from rematch.verbs.on_cluster.match_shards import check_players, match_shards
     from rematch.verbs.tournament import Match, play_match
 
     if not options.remaining or options.remaining[0].startswith("-"):

@@ -15,7 +15,7 @@ MOST_POINTS = 400.0  # of --until
 
 
 def run(words: Sequence[str]) -> int:
-    from rematch.verbs.match_shards import check_players, match_shards
+    from rematch.verbs.on_cluster.match_shards import check_players, match_shards
     from rematch.verbs.tournament import Match, play_match
     from rematch.worlds import registry
 

@@ -15,7 +15,7 @@ from rematch.training.setup import RunSetup
 
 
 class LocalPlayers:
-    """A RolloutActor per part, without Ray. A loss happens before a rollout or after it: the worker starts anew."""
+    """A RolloutActor per part, without Ray. A loss happens before a rollout or after it."""
 
     def __init__(self, orders: Sequence[bytes], losses: float, seed: int) -> None:
         self.orders = orders

@@ -42,7 +42,7 @@ CASES = {  # name -> command, without its folder
     "pursuit_lag": f"train quick --games 64 --steps 16 --total_steps 102400 --lag 1 {SMALL} {LEAGUE}",
     "beasty_expert": f"train beasty_expert --games 32 --steps 24 --total_steps 61440 {SMALL} {LEAGUE} "
                      "--expert.positions 256 --expert.completions 2 --expert.replay_size 4096",
-    "gameboy": "train tiny --games 8 --total_steps 20480 --stagger 64 --threads 1 --save_every 20 "
+    "gameboy": "train tiny --games 8 --total_steps 10240 --stagger 64 --threads 1 --save_every 20 "
                "--world.workers 0 --dqn.warmup 1000 --dqn.replay_size 20000 --explorers.games 4 "
                "--evaluation.games 2 --evaluation.every 1000 --episode_video.interval 0",
     "gymnasium": f"train gymnasium --games 16 --steps 16 --total_steps 20480 {SMALL}",

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rematch.cluster.connection import connected
+from rematch.cluster.connection import Cluster, connected
 from rematch.cluster.place import RemotePlace
 from rematch.cluster.request import ClusterRequest, make_players
 from rematch.core import config as settings
@@ -40,7 +40,6 @@ class CountedPlayers:
     def __init__(self, players: PartPlayers) -> None:
         self.players = players
         self.bytes = {"shared": 0, "inputs": 0, "replies": 0}
-        self.calls = 0
 
     def share(self, message: bytes) -> Any:
         self.bytes["shared"] += len(message)
@@ -50,8 +49,21 @@ class CountedPlayers:
         reply = self.players.play(part, shared, message, check)
         self.bytes["inputs"] += len(message)
         self.bytes["replies"] += len(reply)
-        self.calls += 1
         return reply
+
+
+class CountedPlace(RemotePlace):
+    """Games on the actors of a cluster, with counted messages."""
+
+    counted: CountedPlayers
+
+    def __init__(self, cluster: Cluster, actors: int) -> None:
+        super().__init__(self._make, actors)
+        self.cluster, self.request = cluster, ClusterRequest("ray", actors)
+
+    def _make(self, setup: RunSetup, orders: Sequence[bytes]) -> PartPlayers:
+        self.counted = CountedPlayers(make_players(self.cluster, self.request, setup, orders))
+        return self.counted
 
 
 def rollouts(trainer: Trainer, first: int, count: int) -> list[float]:
@@ -65,7 +77,9 @@ def rollouts(trainer: Trainer, first: int, count: int) -> list[float]:
     return seconds
 
 
-def measure(top: Path, recipe: str = "small", counts: Sequence[int] = (1, 2, 4), rounds: int = 5) -> dict[str, Any]:
+def measure(
+    top: Path, recipe: str = "small", counts: Sequence[int] = (1, 2, 4), rounds: int = 5
+) -> dict[str, Any]:
     """Median seconds of a rollout on threads and on actors, and the model."""
     config = settings.replace(configure(recipe), CHANGES)
     local = Trainer(config)
@@ -74,22 +88,19 @@ def measure(top: Path, recipe: str = "small", counts: Sequence[int] = (1, 2, 4),
                                "rollouts": 2 * rounds, "processors": len(os.sched_getaffinity(0)),
                                "load_average": round(os.getloadavg()[0], 1), "actors": {}}
     for actors in counts:
-        request, counted = ClusterRequest("ray", actors), []
         with connected("ray", max(actors, 2)) as cluster:
-            def make(setup: RunSetup, orders: Sequence[bytes]) -> PartPlayers:
-                counted.append(CountedPlayers(make_players(cluster, request, setup, orders)))
-                return counted[-1]
-
-            remote = Trainer(config, place=RemotePlace(make, actors))
+            place = CountedPlace(cluster, actors)
+            remote = Trainer(config, place=place)
             rollouts(remote, 0, 2)
-            counted[0].bytes, counted[0].calls = dict.fromkeys(counted[0].bytes, 0), 0
+            counted = place.counted
+            counted.bytes = dict.fromkeys(counted.bytes, 0)
             times: dict[str, list[float]] = {"threads": [], "actors": []}
             for number in range(rounds):  # in turns: other work on the machine hits both
                 times["threads"] += rollouts(local, 2 + 2 * number, 2)
                 times["actors"] += rollouts(remote, 2 + 2 * number, 2)
             entry = {name: round(statistics.median(values), 4) for name, values in times.items()}
             entry["ratio"] = round(entry["actors"] / entry["threads"], 3)
-            entry |= {name: size // (2 * rounds) for name, size in counted[0].bytes.items()}
+            entry |= {name: size // (2 * rounds) for name, size in counted.bytes.items()}
             entry["encode_seconds"] = encode_seconds(remote)
         results["actors"][str(actors)] = entry
     results["model"] = model(results, config.games)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from rematch.agents.policy import Policy
 from rematch.core.arrays import Floats, Ints, Tree
-from rematch.core.component import Evidence, Record, Setup, SmallRun
-from rematch.core.play_state import PlayState
+from rematch.core.component import Evidence, PlayState, Record, Setup, SmallRun
 from rematch.core.player import Player
 from rematch.core.spec import Spec
 from rematch.core.world import World

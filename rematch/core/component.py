@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock, Request
 from rematch.core.errors import ConfigError
-from rematch.core.play_state import PlayState
 from rematch.core.system.user_code import described
 
 if TYPE_CHECKING:
@@ -128,6 +127,39 @@ class Setup(Protocol):
 
     def store_policies(self, clock: Clock, suffix: str = "") -> None:
         """Write the present policies of all roles to policies/."""
+
+
+class PlayState:
+    """What playing reads or changes of a component beside the world and the seats; by default nothing.
+
+    A collector on threads shares memory with the components. One whose games are played in other processes
+    sends them what they read before each rollout, and takes back what they changed. Players with a recurrent
+    state, demonstrations and captures need that; none of them sees where the games are played.
+
+    `games` are the numbers of the games of one part in the whole batch. Trees hold arrays, numbers, texts and
+    lists.
+    """
+
+    def shared(self) -> Tree:
+        """Before a rollout: what the games of all parts read."""
+        return {}
+
+    def load_shared(self, tree: Tree) -> None:
+        """Where the games are played: the inverse of `shared`."""
+
+    def inputs(self, games: slice) -> Tree:
+        """Before a rollout: what these games read."""
+        return {}
+
+    def load_inputs(self, tree: Tree, games: slice) -> None:
+        """Where the games are played: the inverse of `inputs`."""
+
+    def results(self, games: slice) -> Tree:
+        """Where the games are played, after a rollout: what these games have changed."""
+        return {}
+
+    def load_results(self, tree: Tree, games: slice) -> None:
+        """After a rollout: the inverse of `results`."""
 
 
 class ComponentError(ConfigError):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rematch.core.arrays import Bytes, Tree, stored_bool, stored_int, stored_list
-from rematch.core.play_state import PlayState
+from rematch.core.component import PlayState
 from rematch.curriculum.savestate_archive import Archive, CaptureBasis
 
 

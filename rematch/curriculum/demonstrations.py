@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from rematch.core.arrays import Ints, Tree
 from rematch.core.clock import Clock
-from rematch.core.component import Component, Evidence, Record, Setup
+from rematch.core.component import Component, Evidence, PlayState, Record, Setup
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
-from rematch.core.play_state import PlayState
 from rematch.rollout.forced_actions import OFF, ForcedActions, ForcedActionsState
 from rematch.rollout.rollout_buffer import FORCED, RolloutBuffer
 

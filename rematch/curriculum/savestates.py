@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock
-from rematch.core.component import Component, Evidence, Metrics, Record, Setup
+from rematch.core.component import Component, Evidence, Metrics, PlayState, Record, Setup
 from rematch.core.errors import ConfigError
-from rematch.core.play_state import PlayState
 from rematch.core.world import Next
 from rematch.curriculum import archive_files
 from rematch.curriculum.capture_state import CaptureState

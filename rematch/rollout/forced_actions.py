@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Bytes, Ints, Tree, stored_array
-from rematch.core.play_state import PlayState
+from rematch.core.component import PlayState
 from rematch.core.world import RUNNING
 from rematch.rollout.rollout_buffer import FORCED
 

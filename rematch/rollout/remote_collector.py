@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from rematch.core.arrays import Tree, stored_array, stored_int, stored_texts
+from rematch.core.component import PlayState
 from rematch.core.errors import ConfigError
-from rematch.core.play_state import PlayState
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.rollout_columns import load_columns, load_events
 from rematch.storage.tree_bytes import decode, encode

@@ -26,10 +26,9 @@ from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Floats, Tree
-from rematch.core.component import Evidence, Record, Setup, SmallRun
+from rematch.core.component import Evidence, PlayState, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
-from rematch.core.play_state import PlayState
 from rematch.core.spec import Role, Spec
 from rematch.core.world import RUNNING
 from rematch.rollout.rollout_buffer import RolloutBuffer

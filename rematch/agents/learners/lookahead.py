@@ -28,10 +28,9 @@ from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Bytes, Floats, Ints, Tree, stored_array, stored_int
-from rematch.core.component import Setup, SmallRun
+from rematch.core.component import PlayState, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
-from rematch.core.play_state import PlayState
 from rematch.core.player import Decision, RngKey, Seat, StochasticPlayer
 from rematch.core.spec import Spec
 from rematch.core.stepping import concat_fields

@@ -13,8 +13,8 @@ from rematch.agents.networks.observation_codec import MAX_LEVEL, ObservationCode
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints, Tree, stored_array, stored_float, stored_list
+from rematch.core.component import PlayState
 from rematch.core.errors import ConfigError
-from rematch.core.play_state import PlayState
 from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.spec import Role
 

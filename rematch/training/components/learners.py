@@ -14,9 +14,8 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import layout, network_bytes
 from rematch.core.arrays import Floats, Tree, stored_array
 from rematch.core.clock import Clock
-from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
+from rematch.core.component import Component, Evidence, Metrics, PlayState, Record, Setup, SmallRun
 from rematch.core.errors import ConfigError
-from rematch.core.play_state import PlayState
 from rematch.core.world import Next
 from rematch.rollout.collector import episode_starts
 from rematch.rollout.reward_term import RewardTermComponent

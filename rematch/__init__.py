@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from rematch.api import configure, load, resume, train
     from rematch.bench.run import benchmark
+    from rematch.cluster.request import ClusterRequest
     from rematch.core.errors import ConfigError
     from rematch.verbs.calibrate import calibrate
     from rematch.verbs.catalog import describe_world, list_recipes, list_worlds
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rematch.verbs.evaluate import evaluate
     from rematch.verbs.exploit import exploit
     from rematch.verbs.export import export
+    from rematch.verbs.on_cluster.check import cluster_check
     from rematch.verbs.play import play
     from rematch.verbs.replays import film, replay
     from rematch.verbs.report import report
@@ -41,10 +43,12 @@ if TYPE_CHECKING:
     from rematch.web.server import serve
 
 _MODULES = {  # public name -> the module that defines it
+    "ClusterRequest": "rematch.cluster.request",
     "ConfigError": "rematch.core.errors",
     "benchmark": "rematch.bench.run",
     "calibrate": "rematch.verbs.calibrate",
     "check": "rematch.verbs.check",
+    "cluster_check": "rematch.verbs.on_cluster.check",
     "configure": "rematch.api",
     "describe_settings": "rematch.verbs.settings",
     "describe_world": "rematch.verbs.catalog",
@@ -68,9 +72,10 @@ _MODULES = {  # public name -> the module that defines it
     "train": "rematch.api",
 }
 __all__ = [
-    "ConfigError", "benchmark", "calibrate", "check", "configure", "describe_settings", "describe_world",
-    "evaluate", "exploit", "export", "film", "list_recipes", "list_runs", "list_worlds", "load", "play",
-    "replay", "report", "resume", "serve", "solve", "status", "sweep", "tournament", "train",
+    "ClusterRequest", "ConfigError", "benchmark", "calibrate", "check", "cluster_check", "configure",
+    "describe_settings", "describe_world", "evaluate", "exploit", "export", "film", "list_recipes",
+    "list_runs", "list_worlds", "load", "play", "replay", "report", "resume", "serve", "solve", "status",
+    "sweep", "tournament", "train",
 ]  # fmt: skip
 
 

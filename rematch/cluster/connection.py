@@ -120,7 +120,7 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
                 store = min(OBJECT_STORE, max(80 << 20, system_memory.available_bytes() // 8))
                 ray.init("local", num_cpus=count, include_dashboard=False, object_store_memory=store,
                          _node_ip_address="127.0.0.1", **quiet)
-    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+    except Exception as error:  # Ray raises plain Exceptions too: a node that starts too slowly
         raise ClusterError(refusal(address, str(error))) from None
     host, port = (match[1], int(match[2])) if match else _head_of(ray)
     cluster = Cluster(address, (host, port), ray)

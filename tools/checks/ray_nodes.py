@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from rematch.cluster.connection import ONE_MACHINE, SETTINGS
 
+ATTEMPTS = 3  # to start a node
 STORE = 100 << 20  # bytes of shared memory of each node
 FAST_DETECTION = {  # a lost node is noticed after about three seconds
     "RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "500",
@@ -80,8 +81,14 @@ class RayNodes:
 
     def add(self) -> None:
         """Start one more node."""
-        node = self.cluster.add_node(num_cpus=self.processors, object_store_memory=STORE)
-        self.nodes.append(node)
+        for attempt in range(ATTEMPTS):
+            try:
+                node = self.cluster.add_node(num_cpus=self.processors, object_store_memory=STORE)
+                self.nodes.append(node)
+                return
+            except Exception:  # Ray waits 30 seconds for a node; on a busy machine it may take longer
+                if attempt + 1 == ATTEMPTS:
+                    raise
 
     def kill(self, index: int) -> None:
         """SIGKILL to all processes of a node at once."""

@@ -74,8 +74,13 @@ class Cluster:
             if listens(*self.endpoint):
                 self.last_answer = time.monotonic()
 
+    @property
+    def answers(self) -> bool:
+        """Whether its head has answered lately."""
+        return time.monotonic() - self.last_answer <= VANISHED_SECONDS
+
     def check(self) -> None:
-        if time.monotonic() - self.last_answer > VANISHED_SECONDS:
+        if not self.answers:
             raise ClusterError(VANISHED.format(self.name, "its head does not answer"))
 
     @property

@@ -125,8 +125,9 @@ class RemoteRun:
             self.actor.stop.remote(int(signal.SIGTERM))
 
     def kill(self) -> None:
-        with suppress(Exception):  # the cluster may have vanished
-            self.ray.kill(self.actor)
+        if self.cluster.answers:  # else the call would wait for a head that has vanished
+            with suppress(Exception):  # a dead actor
+                self.ray.kill(self.actor)
         if self.code is None:
             self._end(-signal.SIGKILL)
 

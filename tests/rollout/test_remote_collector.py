@@ -30,7 +30,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
         "expert.minibatch_size": 32, "league.bots": ("random", "queue")}),
     "lookahead": ("lookahead", {
         "network.hidden": (8,), "lookahead.replay_size": 512, "lookahead.minibatch_size": 32,
-        "evaluation.opponents": ("random",), "evaluation.every": 5, "world.n": 4}),
+        "evaluation.opponents": ("random",), "evaluation.every": 5, "world.n": 5}),
     "gymnasium": ("gymnasium", {"network.hidden": (8,)}),
     "openspiel": ("openspiel", LEAGUE),
     "gameboy": ("tiny", {

@@ -91,9 +91,10 @@ class MatchActor:
             return encode({ERROR: str(error) or type(error).__name__})
 
     def _player(self, name: str, seat: int) -> Player:
-        if name.startswith(BOT):
-            return self.game.bot(name.removeprefix(BOT), self.board.spec.role_of(seat).name)
-        return self.players[name]
+        """The player of a seat: one that the command names, or a scripted player that it adds itself."""
+        if name in self.players:
+            return self.players[name]
+        return self.game.bot(name.removeprefix(BOT), self.board.spec.role_of(seat).name)
 
     def _count(self, world: World, step: int, running: int) -> None:
         self.counted += 1

@@ -7,6 +7,7 @@ cluster elsewhere. Whoever has the token can run programs on all machines of a c
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import importlib.util
@@ -38,6 +39,7 @@ SETTINGS = {  # of Ray, for this process and those that it starts
 ONE_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 VANISHED_SECONDS = 20.0  # without an answer, after which a cluster has vanished
 CHECK_SECONDS = 2.0
+SHUTDOWN_SECONDS = 10.0
 VANISHED = "the Ray cluster at {} has vanished: {}"
 
 
@@ -133,8 +135,16 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.closed.set()
-        with contextlib.suppress(Exception):  # of a cluster that has vanished
-            ray.shutdown()
+        disconnect(ray)
+
+
+def disconnect(ray: Any) -> None:
+    """End the connection; a cluster that has vanished must not keep this process waiting."""
+    closing = threading.Thread(target=ray.shutdown, daemon=True)
+    closing.start()
+    closing.join(SHUTDOWN_SECONDS)
+    if closing.is_alive():
+        atexit.unregister(importlib.import_module("ray._private.worker").shutdown)
 
 
 def _head_of(ray: Any) -> tuple[str, int]:

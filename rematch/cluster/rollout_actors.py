@@ -80,6 +80,9 @@ class RayPlayers:
 
     # --- PartPlayers ---
 
+    def check(self) -> None:
+        self.cluster.check()
+
     def share(self, message: bytes) -> Any:
         with self._errors():
             return self.ray.put(message)

@@ -9,8 +9,9 @@ games again. So the bytes depend neither on the number of parts nor on which pla
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -24,6 +25,8 @@ from rematch.rollout.rollout_columns import load_columns, load_events
 from rematch.storage.tree_bytes import decode, encode
 from rematch.worlds.remote_world import RESULTS, PlayedPart, RemoteWorld
 
+POLL_SECONDS = 0.5  # between two checks for a stop request
+END_SECONDS = 5.0  # for threads that give up
 ATTEMPTS = 8  # times that a part of one rollout is played again after its player was lost
 NEEDS_STATES, ERROR = "needs_states", "error"  # keys of a reply without a rollout
 
@@ -44,6 +47,9 @@ class PartPlayers(Protocol):
 
     def play(self, part: int, shared: Any, message: bytes, check: Callable[[], None]) -> bytes:
         """Play the games of a part; calls `check`, which may raise, while it waits. Raises PlayerLost."""
+
+    def check(self) -> None:
+        """Raise ConfigError where no player can play any more."""
 
 
 class RemoteCollector(ThreadCollector):
@@ -70,7 +76,6 @@ class RemoteCollector(ThreadCollector):
         """Parts of equal size, as World.parts has them; a thread for each waits for its player."""
         edges = part_edges(self.world.games, threads)
         self.rows = [slice(low, high) for low, high in pairwise(edges)]
-        self.pool = ThreadPoolExecutor(len(self.rows))
 
     def set_lag(self, lag: int) -> None:
         self.lag = lag
@@ -86,9 +91,7 @@ class RemoteCollector(ThreadCollector):
             self.players = self.make_players(self.rows)
         shared = self.players.share(encode(self._shared()))
         inputs = [self._inputs(part, iteration) for part in range(len(self.rows))]
-        assert self.pool is not None
-        jobs: list[Any] = [self.pool.submit(self._play_part, part, shared, tree)
-                           for part, tree in enumerate(inputs)]
+        jobs: list[Any] = [in_thread(self._play_part, part, shared, tree) for part, tree in enumerate(inputs)]
         self.jobs = jobs
         if not self.lag:
             self._wait()
@@ -148,8 +151,12 @@ class RemoteCollector(ThreadCollector):
         self.jobs = []
         if not jobs:
             return
-        replies = []
+        replies: list[Tree] = []
         try:
+            while wait(jobs, POLL_SECONDS, FIRST_EXCEPTION).not_done and not any(map(_failed, jobs)):
+                self._check()
+                if self.players is not None:
+                    self.players.check()
             replies = [job.result() for job in jobs]
         finally:
             self.dropping = len(replies) < len(jobs)  # the other threads need not wait for their players
@@ -160,8 +167,8 @@ class RemoteCollector(ThreadCollector):
         self.played = self.submissions
 
     def _end(self, jobs: Sequence[Any]) -> None:
-        for job in jobs:
-            job.exception()
+        """Wait until the threads have given up, unless one waits for a machine that has vanished."""
+        wait(jobs, END_SECONDS)
         self.dropping = False
 
     def drop(self) -> None:
@@ -186,6 +193,24 @@ class RemoteCollector(ThreadCollector):
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"the reply about games {rows.start} to {rows.stop - 1} is no rollout of this "
                               f"run: {error}") from None
+
+
+def _failed(job: Any) -> bool:
+    return bool(job.done() and job.exception() is not None)
+
+
+def in_thread(call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Call a function in a thread that does not keep the process alive: it may wait for a lost machine."""
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call(*arguments))
+        except BaseException as error:  # the caller of `result` gets it
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future
 
 
 def part_edges(games: int, parts: int) -> list[int]:

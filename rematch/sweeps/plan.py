@@ -20,7 +20,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -304,23 +303,26 @@ def run(
     `log` receives the lines of the sweep, `command` continues it. `cluster` is the address of a Ray cluster
     whose nodes train the runs.
     """
+    read_metadata(plan)  # refuses another sweep before anything is started
+    refuse_foreign(plan)
+    words = (log, command)
     if cluster is None:
-        jobs = choose_jobs(plan, jobs_flag)
-        return _run(plan, jobs, minutes, (log, command), partial(Children, log=log))
+        sizes = choose_jobs(plan, jobs_flag)
+        return _run(plan, sizes, minutes, words, lambda tasks: Children(tasks, *sizes[:2], log))
+    configs = [cell.config for cell in plan.cells]
     with connected(cluster) as nodes:
-        jobs = cluster_runs.choose_jobs(nodes, [cell.config for cell in plan.cells], plan.seeds, jobs_flag)
-        make = partial(cluster_runs.ClusterChildren, nodes, plan.cells[0].config, log=log)
-        return _run(plan, jobs, minutes, (log, command), make)
+        sizes = cluster_runs.choose_jobs(nodes, configs, plan.seeds, jobs_flag)
+        return _run(plan, sizes, minutes, words, lambda tasks: cluster_runs.ClusterChildren(
+            nodes, configs[0], tasks, *sizes[:2], log))
 
 
 def _run(
     plan: Plan, sizes: tuple[int, int, str], minutes: float | None, words: tuple[Callable[[str], None], str],
-    make_children: Callable[[Sequence[Task], int, int], Children],
+    make_children: Callable[[Sequence[Task]], Children],
 ) -> dict[str, Any]:  # fmt: skip
     """Train all runs; sizes: runs at a time, bytes of each, a line about both; words: log and command."""
-    (jobs, need, line), (log, command) = sizes, words
+    line, (log, command) = sizes[2], words
     old = read_metadata(plan)
-    refuse_foreign(plan)
     with atomic_files.os_errors_as_run_error(f"{plan.folder} cannot be made"):
         plan.folder.mkdir(0o700, parents=True, exist_ok=True)
         lock = RunLock(plan.folder)
@@ -334,7 +336,7 @@ def _run(
             for note in start_notes(cell.config, RunSetup(cell.config).spec):
                 log(f"note on {cell.name or 'every run'}: {note.removeprefix('note: ')}")
         with StopRequest(minutes) as stop:
-            children = make_children(tasks, jobs, need)
+            children = make_children(tasks)
             if finished := len(tasks) - len(children.todo):
                 log(f"{finished} of them finished earlier")
             children.run(stop)

@@ -45,6 +45,9 @@ class LocalPlayers:
             self._lose(part)
         return reply
 
+    def check(self) -> None:
+        pass
+
     def _lose(self, part: int) -> None:
         self.workers[part] = self._worker(self.orders[part])
         self.lost += 1

@@ -214,13 +214,14 @@ def faults(check: Check, nodes: RayNodes, cases: Sequence[str]) -> None:
             else:
                 nodes.restart_head()
             codes.append(child.wait())
+            line = tail(check)
             if fault != "hung actor":
                 codes.append(command(check.words(case, folder, 2), nodes.environment).returncode)
             else:
                 nodes.kill(0)
                 nodes.add()
             failed = [] if codes[-1] == 0 else [f"exit codes {codes}: {tail(check)}"]
-            check.report({"check": "faults", "case": case, "fault": fault, "exit_codes": codes,
+            check.report({"check": "faults", "case": case, "fault": fault, "exit_codes": codes, "line": line,
                           "seconds": round(time.monotonic() - began, 1)},
                          failed or differences(local, folder))
             shutil.rmtree(folder, ignore_errors=True)

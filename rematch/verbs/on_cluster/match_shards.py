@@ -11,7 +11,6 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +27,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.core.world import World
 from rematch.evaluation.match import MatchKey, Played, PlayElsewhere, Scoreboard, joined
-from rematch.rollout.remote_collector import ATTEMPTS, ERROR, PlayerLost, part_edges
+from rematch.rollout.remote_collector import ATTEMPTS, ERROR, PlayerLost, in_thread, part_edges
 from rematch.storage.tree_bytes import decode, encode
 from rematch.training.player_lookup import SUFFIX, WITH_SEARCH
 from rematch.verbs.arguments import folder_of, silent
@@ -133,7 +132,6 @@ class MatchShards:
 
     def _play(self, order: Tree, named: Callable[[], Any]) -> PlayElsewhere:
         actors = self.start(encode(order))
-        pool = ThreadPoolExecutor(self.count)
 
         def play(players: Sequence[Player], key: MatchKey) -> Played:
             seats = [player_key(player, named()) for player in players]
@@ -142,7 +140,7 @@ class MatchShards:
             for part, (low, high) in enumerate(pairwise(edges)):
                 message = encode({"players": seats, "games": key.games, "index": key.index, "turn": key.turn,
                                   "low": low, "high": high})
-                jobs.append(pool.submit(played_part, actors, part, message))
+                jobs.append(in_thread(played_part, actors, part, message))
             return joined([job.result() for job in jobs])
 
         return play

@@ -8,7 +8,7 @@ import queue
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from rematch.cluster.rollout_actors import RayPlayers
 from rematch.core.arrays import Floats, stored_int, stored_text
 from rematch.core.errors import ConfigError
 from rematch.evaluation.past_policies import load_past_policies
-from rematch.rollout.remote_collector import ATTEMPTS, ERROR, PlayerLost
+from rematch.rollout.remote_collector import ATTEMPTS, ERROR, PlayerLost, in_thread
 from rematch.storage.tree_bytes import decode, encode
 from rematch.training.best_response import (
     ExploitRequest,
@@ -124,8 +124,7 @@ def start_training(actors: RayPlayers, keys: Sequence[ResponseKey]) -> TrainOne:
         finally:
             free.put(part)
 
-    pool = ThreadPoolExecutor(len(actors.orders))
-    jobs: dict[ResponseKey, Future[Any]] = {key: pool.submit(train, key) for key in keys}
+    jobs: dict[ResponseKey, Future[Any]] = {key: in_thread(train, key) for key in keys}
 
     def result(key: ResponseKey) -> tuple[Floats, int]:
         try:
@@ -133,7 +132,6 @@ def start_training(actors: RayPlayers, keys: Sequence[ResponseKey]) -> TrainOne:
             return weights, steps
         except BaseException:  # Ctrl-C, or a lost cluster: the other threads must not wait
             stopped.set()
-            pool.shutdown(wait=False, cancel_futures=True)
             raise
 
     return result

@@ -10,6 +10,7 @@ import secrets
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,14 @@ def free_port() -> int:
         server.bind(("127.0.0.1", 0))
         port: int = server.getsockname()[1]
         return port
+
+
+def retried(start: Callable[[], Any]) -> Any:
+    """Ray waits 30 seconds for a node; on a busy machine it may take longer."""
+    for _ in range(ATTEMPTS - 1):
+        with suppress(Exception):
+            return start()
+    return start()
 
 
 def children_of(process: int) -> list[int]:
@@ -64,7 +73,7 @@ class RayNodes:
 
         head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False,
                 "ray_client_server_port": self.port}
-        self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        self.cluster: Any = retried(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.nodes = []
         for _ in range(self.count):
             self.add()
@@ -81,14 +90,8 @@ class RayNodes:
 
     def add(self) -> None:
         """Start one more node."""
-        for attempt in range(ATTEMPTS):
-            try:
-                node = self.cluster.add_node(num_cpus=self.processors, object_store_memory=STORE)
-                self.nodes.append(node)
-                return
-            except Exception:  # Ray waits 30 seconds for a node; on a busy machine it may take longer
-                if attempt + 1 == ATTEMPTS:
-                    raise
+        options = {"num_cpus": self.processors, "object_store_memory": STORE}
+        self.nodes.append(retried(lambda: self.cluster.add_node(**options)))
 
     def kill(self, index: int) -> None:
         """SIGKILL to all processes of a node at once."""

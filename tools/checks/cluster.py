@@ -127,7 +127,7 @@ def same(check: Check, nodes: RayNodes, cases: Sequence[str]) -> None:
     for case in [case for case in cases if case in CASES]:
         local = check.reference(case)
         for actors in ACTORS if case != "sweep" else (len(nodes.nodes),):
-            folder, began = check.top / f"{case}-{actors}", time.monotonic()
+            folder, began = check.top / f"{actors}" / case, time.monotonic()  # a sweep's table has its name
             done = command(check.words(case, folder, actors), nodes.environment)
             different = differences(local, folder) if done.returncode == 0 else [done.stderr[-500:]]
             check.report({"check": "same", "case": case, "actors": actors, "nodes": len(nodes.nodes),
@@ -168,7 +168,7 @@ def kills(check: Check, nodes: RayNodes, cases: Sequence[str], count: int) -> No
     chance, killed, number = random.Random(check.commit), 0, 0
     while killed < count:
         case = [case for case in cases if case in CASES][number % len([c for c in cases if c in CASES])]
-        local, folder = check.reference(case), check.top / f"kills-{number}"
+        local, folder = check.reference(case), check.top / f"kills-{number}" / case
         number += 1
         began, here = time.monotonic(), 0
         child = started(check.words(case, folder, 3), nodes.environment, check.top / "kills.log")

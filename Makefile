@@ -4,7 +4,7 @@
 #   make train PYTHON=python3.12                                       another Python
 #   make train TORCH_INDEX=https://download.pytorch.org/whl/cpu        a CPU-only PyTorch
 
-.PHONY: help train test test-all style lint build wheel bench clean distclean ready ready-bench
+.PHONY: help train test test-all test-browser test-cluster style lint build wheel bench clean distclean ready ready-bench
 .NOTPARALLEL:
 
 PYTHON ?=
@@ -20,7 +20,7 @@ VENV_PYTHON := .venv/bin/python
 help:
 	@echo 'make train   set up, then train the recipe "quick" and show the result (about 90 s)'
 	@echo 'make test    set up, then check style, types and behaviour'
-	@echo 'make test-all  the same, and the pages in Chromium'
+	@echo 'make test-all  the same, the pages in Chromium, and a Ray cluster'
 	@echo 'make lint    check style and types only'
 	@echo 'make bench   measure the speed, compared with Stable-Baselines3'
 	@echo 'make build   set up only; recompiles changed cores'
@@ -40,10 +40,17 @@ test: style
 	wait $$mypy_pid; mypy_code=$$?; cat "$$mypy_log"; rm -f "$$mypy_log"; \
 	exit $$((pytest_code ? pytest_code : mypy_code))
 
-# The slower suites too: pages in a real browser. Without chromium and chromedriver they are skipped, in CI they fail.
-test-all: test ready-browser
+# The slower suites too: pages in a real browser, and a Ray cluster.
+test-all: test test-browser test-cluster
+
+# Without chromium and chromedriver these tests are skipped; in CI they fail.
+test-browser: ready-browser
 	@echo '== pages in the browser'
 	@REMATCH_BROWSER=1 $(VENV_PYTHON) -m pytest -rs -n 2 --dist loadfile $(wildcard tests/web/test_*browser.py)
+
+test-cluster: ready-all
+	@echo '== a Ray cluster of three nodes'
+	@REMATCH_CLUSTER=1 $(VENV_PYTHON) -m pytest -n 0 tests/cluster/test_ray.py
 
 style: ready
 	@echo '== style: ruff'
@@ -78,6 +85,9 @@ ready:
 
 ready-browser:
 	$(call PREPARE,dev browser)
+
+ready-all:
+	$(call PREPARE,dev browser cluster)
 
 ready-bench:
 	$(call PREPARE,dev bench)

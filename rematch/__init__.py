@@ -29,6 +29,7 @@ if os.path.isdir(os.path.join(os.path.dirname(__file__), "cores")):  # a wheel: 
 if TYPE_CHECKING:
     from rematch.api import configure, load, resume, train
     from rematch.bench.run import benchmark
+    from rematch.cluster.request import ClusterRequest
     from rematch.core.errors import ConfigError
     from rematch.sweeps.search import search
     from rematch.verbs.calibrate import calibrate
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from rematch.verbs.exact_runs.verify import verify
     from rematch.verbs.exploit import exploit
     from rematch.verbs.export import curves, export
+    from rematch.verbs.on_cluster.check import cluster_check
     from rematch.verbs.play import play
     from rematch.verbs.replays import GameChoice, film, replay
     from rematch.verbs.report import report
@@ -52,12 +54,14 @@ if TYPE_CHECKING:
     from rematch.web.server import serve
 
 _MODULES = {  # public name -> the module that defines it
+    "ClusterRequest": "rematch.cluster.request",
     "ConfigError": "rematch.core.errors",
     "GameChoice": "rematch.verbs.replays",
     "MatchOptions": "rematch.verbs.tournament",
     "benchmark": "rematch.bench.run",
     "calibrate": "rematch.verbs.calibrate",
     "check": "rematch.verbs.check",
+    "cluster_check": "rematch.verbs.on_cluster.check",
     "configure": "rematch.api",
     "curves": "rematch.verbs.export",
     "describe_settings": "rematch.verbs.settings",
@@ -88,10 +92,11 @@ _MODULES = {  # public name -> the module that defines it
     "verify": "rematch.verbs.exact_runs.verify",
 }
 __all__ = [
-    "ConfigError", "GameChoice", "MatchOptions", "benchmark", "calibrate", "check", "configure", "curves",
-    "describe_settings", "describe_world", "diff", "evaluate", "exploit", "export", "film", "fork",
-    "list_recipes", "list_runs", "list_worlds", "load", "notify", "play", "replay", "report", "resume",
-    "rewind", "search", "serve", "solve", "status", "sweep", "tournament", "train", "verify",
+    "ClusterRequest", "ConfigError", "GameChoice", "MatchOptions", "benchmark", "calibrate", "check",
+    "cluster_check", "configure", "curves", "describe_settings", "describe_world", "diff", "evaluate",
+    "exploit", "export", "film", "fork", "list_recipes", "list_runs", "list_worlds", "load", "notify",
+    "play", "replay", "report", "resume", "rewind", "search", "serve", "solve", "status", "sweep",
+    "tournament", "train", "verify",
 ]  # fmt: skip
 
 

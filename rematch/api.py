@@ -10,6 +10,8 @@ from typing import Any
 
 from rematch.agents import policy_export
 from rematch.agents.policy import Policy, digest
+from rematch.cluster.request import ClusterRequest as ClusterRequest
+from rematch.cluster.request import place_of
 from rematch.core import config as settings
 from rematch.core.component import ComponentError
 from rematch.core.errors import ConfigError, LearnError, UserCodeError
@@ -35,6 +37,7 @@ from rematch.training.recipes import code_flag
 from rematch.training.recipes import configure as configure
 from rematch.training.recipes import recipes as recipes
 from rematch.training.recipes import stored_config as stored_config
+from rematch.training.setup import Place
 from rematch.training.trained_run import STATE_ERRORS, TrainedRun, load_run
 from rematch.training.trained_run import world_builder as world_builder
 from rematch.training.trainer import Trainer
@@ -66,15 +69,19 @@ def train(
     console: Console | None = None,
     minutes: float | None = None,
     notes: Sequence[str] = (),
+    *,
+    cluster: ClusterRequest | None = None,
 ) -> Trained:
     """Start a run and train it to its end, or for `minutes`. ConfigError if the folder has a run already.
 
-    `notes` are the first lines on the console and in train.log.
+    `notes` are the first lines on the console and in train.log. `cluster` plays the training games on the
+    actors of a Ray cluster; the files are the same.
     """
     config = configure(recipe, changes=changes) if isinstance(recipe, str) else recipe
     if folder is None:
         folder = free_folder(Path("runs"), recipe if isinstance(recipe, str) else config.game)
-    return _start(config, None, Path(folder), console, minutes, notes)
+    with place_of(cluster) as place:
+        return _start(config, None, Path(folder), console, minutes, notes, place=place)
 
 
 def train_from(
@@ -84,6 +91,8 @@ def train_from(
     console: Console | None = None,
     minutes: float | None = None,
     notes: Sequence[str] = (),
+    *,
+    cluster: ClusterRequest | None = None,
 ) -> Trained:
     """As `train`, from the weights of a policy file or of another run's policies."""
     settings.validate(config)
@@ -91,7 +100,8 @@ def train_from(
     names = ", ".join(f"{role} {digest(policy.weights)[:12]}" for role, policy in policies.items())
     origin = f"Starts from the weights of {Path(source).name}: {names}"
     start = StartingPolicies(policies, Lineage(kind=lineage.POLICIES, source=Path(source).name, state=names))
-    return _start(config, start, Path(folder), console, minutes, [*notes, origin])
+    with place_of(cluster) as place:
+        return _start(config, start, Path(folder), console, minutes, [*notes, origin], place=place)
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,7 @@ class StartingPolicies:
 
 def _start(
     config: Config, start: StartingPolicies | None, folder: Path, console: Console | None,
-    minutes: float | None, notes: Sequence[str],
+    minutes: float | None, notes: Sequence[str], *, place: Place | None,
 ) -> Trained:  # fmt: skip
     settings.validate(config)
     if len(text := settings.to_yaml(config)) > settings.MAX_CHARACTERS:
@@ -113,7 +123,7 @@ def _start(
     Run.refuse_used(folder)  # before the costly part; `create` checks again under its lock
     notes = [*notes, *conformance.check_user_game(config.game, config.world)]
     memory_estimate.check(config)
-    trainer = Trainer(config)
+    trainer = Trainer(config, place=place)
     if start is not None:
         start_from(trainer, start.policies)
     with StopRequest(minutes) as stop, Run.create(folder, text) as run:
@@ -144,16 +154,27 @@ def resume(
     console: Console | None = None,
     minutes: float | None = None,
     other_machine: bool = False,
+    *,
+    cluster: ClusterRequest | None = None,
 ) -> Trained:
     """Continue a run from its newest valid checkpoint, to the same bits as without the interruption.
 
-    `other_machine` allows a machine or library versions with which the bits differ.
+    `other_machine` allows a machine or library versions with which the bits differ. `cluster` is that of
+    `train`; the run may have been started without one, or with another number of actors.
     """
+    with place_of(cluster) as place:
+        return _resume(folder, console, minutes, other_machine, place)
+
+
+def _resume(
+    folder: Path | str, console: Console | None, minutes: float | None, other_machine: bool,
+    place: Place | None,
+) -> Trained:  # fmt: skip
     with StopRequest(minutes) as stop, Run.open(Path(folder), write=True) as run:
         config = stored_config(run)
         notes = conformance.check_user_game(config.game, config.world)
         memory_estimate.check(config)
-        trainer = Trainer(config)
+        trainer = Trainer(config, place=place)
         checkpoint = run.load()
         if checkpoint is not None:
             notes += [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rematch.agents.policy import Policy
 from rematch.core.arrays import Floats, Ints, Tree
-from rematch.core.component import Evidence, Record, Setup, SmallRun
+from rematch.core.component import Evidence, PlayState, Record, Setup, SmallRun
 from rematch.core.player import Player
 from rematch.core.spec import Spec
 from rematch.core.world import World
@@ -132,6 +132,10 @@ class Learner:
 
         The games `new` [n] start an episode in this rollout.
         """
+
+    def play_state(self) -> PlayState:
+        """What its player of training games reads or changes, where that has no slot."""
+        return PlayState()
 
     def load_weights(self, policy: Policy) -> None:
         """Start from the weights of another policy; all other state is new."""

@@ -44,3 +44,8 @@ JSON = Option(name="--json", help="print the result as JSON")
 MINUTES = Option(name="--max-minutes", value="M", help="stop after M minutes; the run can be resumed")
 CONFIG = Option(name="--config", value="FILE", completes=FILE,
                 help="read settings from a YAML file; they override those of the recipe")
+CLUSTER = Option(name="--cluster", value="ADDRESS",
+                 help="use a Ray cluster: ray (started on this machine) or ray://HOST:PORT; the results have "
+                      "the same bytes")
+ACTORS = Option(name="--actors", value="N",
+                help="actors that play the games on the cluster (default: one per processor)")

@@ -46,6 +46,7 @@ SYNONYMS = {  # command, in the order of the overview -> words that other tools 
     "worlds": ("games", "envs", "environments", "env"),
     "recipes": ("configs", "presets", "config", "settings"),
     "bench": ("benchmark", "speed", "perf", "profile", "fps"),
+    "cluster": ("ray", "nodes", "machines", "distributed"),
     "completion": ("autocomplete", "completions", "shell"),
 }
 

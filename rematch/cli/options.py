@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rematch.cli.command import Command
 from rematch.core.config import nearest
@@ -11,9 +12,13 @@ from rematch.core.errors import ConfigError
 from rematch.core.settings import config_values
 from rematch.verbs.arguments import folder_of, new_folder
 
+if TYPE_CHECKING:
+    from rematch.cluster.request import ClusterRequest
+
 __all__ = ["Options", "folder_of", "new_folder"]
 
 MOST_MINUTES = 1e7  # 19 years
+MOST_ACTORS = 4096
 
 
 class Options:
@@ -76,6 +81,26 @@ class Options:
     def minutes(self) -> float | None:
         """--max-minutes; None where it is absent."""
         return self.number("--max-minutes", 0.0, MOST_MINUTES) if "--max-minutes" in self.values else None
+
+    def cluster_address(self) -> str | None:
+        """--cluster; None where it is absent."""
+        if "--cluster" not in self.values:
+            return None
+        from rematch.cluster.connection import check_address
+
+        return check_address(self.values["--cluster"])
+
+    def cluster(self) -> ClusterRequest | None:
+        """--cluster with --actors; None where it is absent."""
+        if "--cluster" not in self.values:
+            if "--actors" in self.values:
+                raise ConfigError("--actors has no effect without --cluster")
+            return None
+        from rematch.cluster.request import ClusterRequest
+
+        address = self.cluster_address() or ""
+        actors = self.integer("--actors", 1, 1, MOST_ACTORS) if "--actors" in self.values else 0
+        return ClusterRequest(address, actors)
 
     def number(self, name: str, above: float, most: float) -> float:
         """The value of an option as a number above `above`, at most `most`."""

@@ -131,6 +131,39 @@ class Setup(Protocol):
         """Write the present policies of all roles to policies/."""
 
 
+class PlayState:
+    """What playing reads or changes of a component beside the world and the seats; by default nothing.
+
+    A collector on threads shares memory with the components. One whose games are played in other processes
+    sends them what they read before each rollout, and takes back what they changed. Players with a recurrent
+    state, demonstrations and captures need that; none of them sees where the games are played.
+
+    `games` are the numbers of the games of one part in the whole batch. Trees hold arrays, numbers, texts and
+    lists.
+    """
+
+    def shared(self) -> Tree:
+        """Before a rollout: what the games of all parts read."""
+        return {}
+
+    def load_shared(self, tree: Tree) -> None:
+        """Where the games are played: the inverse of `shared`."""
+
+    def inputs(self, games: slice) -> Tree:
+        """Before a rollout: what these games read."""
+        return {}
+
+    def load_inputs(self, tree: Tree, games: slice) -> None:
+        """Where the games are played: the inverse of `inputs`."""
+
+    def results(self, games: slice) -> Tree:
+        """Where the games are played, after a rollout: what these games have changed."""
+        return {}
+
+    def load_results(self, tree: Tree, games: slice) -> None:
+        """After a rollout: the inverse of `results`."""
+
+
 class ComponentError(ConfigError):
     """A component raised an exception in a hook; the run can be resumed from its newest checkpoint."""
 
@@ -156,6 +189,9 @@ class Component:
     # Whether games that are played change its state. With a lag, `state_dict` is then called when a rollout
     # is submitted: a checkpoint has the state before the pending rollout.
     changed_by_play: ClassVar[bool] = False
+    # Whether rollouts need it: it seats players, or changes how games are played. Where games are played in
+    # other processes, those build these components only.
+    in_play: ClassVar[bool] = False
 
     # --- before anything is built ---
 
@@ -262,6 +298,10 @@ class Component:
         """Update the files that belong to the checkpoint."""
 
     # --- always ---
+
+    def play_state(self) -> PlayState:
+        """What the games of a rollout read or change of this component, beside the seats and `next`."""
+        return PlayState()
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
         """Evidence of what this component did in a short trial."""

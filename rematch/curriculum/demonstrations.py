@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from rematch.core.arrays import Ints, Tree
 from rematch.core.clock import Clock
-from rematch.core.component import Component, Evidence, Record, Setup
+from rematch.core.component import Component, Evidence, PlayState, Record, Setup
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError
-from rematch.rollout.forced_actions import OFF, ForcedActions
+from rematch.rollout.forced_actions import OFF, ForcedActions, ForcedActionsState
 from rematch.rollout.rollout_buffer import FORCED, RolloutBuffer
 
 MAX_FORCED = 1.25  # largest forced part, as a fraction of the section's length
@@ -75,6 +75,7 @@ class Demonstrations(Component):
     Config = DemonstrationsConfig
     needs = "savestates.mode=bands"
     changed_by_play = True
+    in_play = True
 
     def __init__(self, config: DemonstrationsConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -132,6 +133,9 @@ class Demonstrations(Component):
 
     def evidence(self, record: Record) -> Iterable[Evidence]:
         yield Evidence("demonstrations", f"{self.forced_steps:,} forced steps" if self.forced_steps else "")
+
+    def play_state(self) -> PlayState:
+        return ForcedActionsState(self.forced, self.setup.world.first)
 
     def state_dict(self) -> Tree:
         state = self.forced.state_dict() | {"demonstration": np.frombuffer(self.demonstration, np.uint8)}

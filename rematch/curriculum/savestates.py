@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock
-from rematch.core.component import Component, Evidence, Metrics, Record, Setup
+from rematch.core.component import Component, Evidence, Metrics, PlayState, Record, Setup
 from rematch.core.errors import ConfigError
 from rematch.core.world import Next
 from rematch.curriculum import archive_files
+from rematch.curriculum.capture_state import CaptureState
 from rematch.curriculum.demonstrations import Demonstrations
 from rematch.curriculum.imported_states import import_folder
 from rematch.curriculum.savestate_archive import Archive
@@ -22,11 +23,14 @@ class Savestates(Component):
 
     name = "savestates"
     Config = SavestatesConfig
+    in_play = True
 
     def __init__(self, config: SavestatesConfig, setup: Setup) -> None:
         super().__init__(config, setup)
         self.archive = Archive(config, setup.world, setup.config.seed, setup.config.milestones.forgetting)
         self.stage_columns = [setup.spec.stage.index(name) for name in STAGE]
+        form = setup.game.savestates
+        self.captures = CaptureState(self.archive, form.pack, form.unpack)
         self.logged: Metrics = {}
 
     @classmethod
@@ -90,6 +94,9 @@ class Savestates(Component):
         demonstrations = self.archive.demonstrations
         forced = demonstrations.forced_steps if demonstrations else 0
         yield Evidence(self.name, count if visits or forced else "", off)
+
+    def play_state(self) -> PlayState:
+        return self.captures
 
     def state_dict(self) -> Tree:
         basis = {"capture_basis": self.archive.basis_state()} if self.setup.config.lag else {}

@@ -104,6 +104,23 @@ class Played(NamedTuple):
         return Played(*columns)
 
 
+@dataclass(frozen=True)
+class MatchKey:
+    """The number of games of a match and what its random numbers are keyed by."""
+
+    games: int
+    index: int
+    turn: int = 0
+
+
+PlayElsewhere = Callable[[Sequence[Player], MatchKey], Played]  # players by seat
+
+
+def joined(parts: Sequence[Played]) -> Played:
+    """The games of all parts, in order."""
+    return Played(*(np.concatenate(arrays) for arrays in zip(*parts)))
+
+
 Watch = Callable[[str], None]  # receives the progress of a match before each step; may raise StopRequested
 
 
@@ -234,6 +251,7 @@ class Scoreboard:
     ) -> None:  # fmt: skip
         self.make, self.seed, self.threads, self.random = make, seed, threads, random
         self.watch, self.max_steps = watch, max_steps
+        self.play_elsewhere: PlayElsewhere | None = None  # set where other processes play the matches
 
     @cached_property
     def spec(self) -> Spec:
@@ -247,14 +265,14 @@ class Scoreboard:
         Every `turn` of an index has the same deals, with random numbers of its own. The games have the
         numbers `first`, `first` + 1, ...; each depends on its number, not on the games beside it.
         """
-        seed = rng.key(self.seed, rng.EVALUATION, index & 0xFFFFFFFF, index >> 32)
-        world = self.make(games, first, seed)
-        seed = rng.key(seed, rng.EVALUATION, turn) if turn else seed
+        if self.play_elsewhere is not None and not first:
+            return self.play_elsewhere(players, MatchKey(games, index, turn))
+        world, seed = self.make(games, first, self._seed(index)), self._seed(index, turn)
         parts = world.parts(max(1, min(self.threads, games)))
         names = " against ".join(dict.fromkeys(player.name for player in players))
         progress = Progress(names, games, self.watch, {part.first: part.games for part in parts})
-        limit = max(1, self.max_steps // games)
-        play_part = partial(play, players=players, seed=seed, limit=limit, before_step=progress.before_step)
+        play_part = partial(play, players=players, seed=seed, limit=self._limit(games),
+                            before_step=progress.before_step)
         if len(parts) == 1:
             return play_part(world)
         with ThreadPoolExecutor(len(parts)) as pool:
@@ -263,7 +281,24 @@ class Scoreboard:
             except BaseException:  # a Ctrl-C must not wait until the other threads have played all games
                 progress.cancelled = True
                 raise
-        return Played(*(np.concatenate(arrays) for arrays in zip(*played)))
+        return joined(played)
+
+    def shard(
+        self, players: Sequence[Player], key: MatchKey, games: range,
+        before_step: Callable[[World, int, int], None],
+    ) -> Played:  # fmt: skip
+        """Some games of a match, the same as in the whole match."""
+        world = self.make(len(games), games.start, self._seed(key.index))
+        return play(world, players, self._seed(key.index, key.turn), self._limit(key.games), before_step)
+
+    def _seed(self, index: int, turn: int = 0) -> int:
+        """The key of the deals of a match; with a turn, that of the random numbers of its players."""
+        seed = rng.key(self.seed, rng.EVALUATION, index & 0xFFFFFFFF, index >> 32)
+        return rng.key(seed, rng.EVALUATION, turn) if turn else seed
+
+    def _limit(self, games: int) -> int:
+        """Steps of each game, at most."""
+        return max(1, self.max_steps // games)
 
     def results(self, players: Sequence[Player], games: int, index: int) -> list[Result]:
         """A result per seat. With several seats of one role, every player sits everywhere equally often.

@@ -74,7 +74,11 @@ class ThreadCollector:
         self.keys = {
             role: rng.key(seed, rng.ACT, role_spec.seats[0]) for role, role_spec in world.spec.roles.items()
         }
-        self.parts: Sequence[World] = world.parts(max(1, min(threads, world.games)))
+        self._divide(max(1, min(threads, world.games)))
+
+    def _divide(self, threads: int) -> None:
+        """Give each thread a part of the games."""
+        self.parts: Sequence[World] = self.world.parts(threads)
         self.pool = ThreadPoolExecutor(len(self.parts)) if len(self.parts) > 1 else None
 
     def _buffer(self) -> RolloutBuffer:
@@ -124,6 +128,10 @@ class ThreadCollector:
             assert rollout.forced is not None and rollout.demo_index is not None
             self.forced.forced, self.forced.demo_index = rollout.forced, rollout.demo_index
             rollout.demonstration = self.forced.demonstration
+        self._start(iteration)
+
+    def _start(self, iteration: int) -> None:
+        """Let the threads play; without a lag, wait for them."""
         if self.pool is None:
             self._play(self.parts[0], 0, iteration)
             return

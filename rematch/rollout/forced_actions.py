@@ -9,10 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.core.arrays import Bytes, Ints, Tree
+from rematch.core.arrays import Bytes, Ints, Tree, stored_array
+from rematch.core.component import PlayState
 from rematch.core.world import RUNNING
 from rematch.rollout.rollout_buffer import FORCED
 
+PLACES = ("cursor", "until", "index", "helped")  # arrays [N] that playing changes
+NEXT = ("next_from", "next_until", "next_index")  # arrays [N] that playing reads
 OFF = -1  # no index on the demonstration: the episode has left it, or never was on it
 
 
@@ -86,3 +89,33 @@ class ForcedActions:
         self.actions, ends = tree["actions"].copy(), np.cumsum(tree["sizes"])
         self.cursor, self.until = ends - tree["sizes"], ends
         self.helped, self.index = tree["helped"].copy(), tree["index"].copy()
+
+
+class ForcedActionsState(PlayState):
+    """The demonstration and the games' places in it; `first` is the number of the first game here."""
+
+    def __init__(self, forced: ForcedActions, first: int) -> None:
+        self.forced, self.first = forced, first
+
+    def _rows(self, games: slice) -> slice:
+        return slice(games.start - self.first, games.stop - self.first)
+
+    def shared(self) -> Tree:
+        return {"actions": self.forced.actions}
+
+    def load_shared(self, tree: Tree) -> None:
+        self.forced.actions = tree["actions"]
+
+    def inputs(self, games: slice) -> Tree:
+        return {name: getattr(self.forced, name)[self._rows(games)] for name in (*NEXT, *PLACES)}
+
+    def load_inputs(self, tree: Tree, games: slice) -> None:
+        for name in tree:
+            rows = getattr(self.forced, name)[self._rows(games)]
+            rows[:] = stored_array(tree, name, rows)
+
+    def results(self, games: slice) -> Tree:
+        return {name: getattr(self.forced, name)[self._rows(games)] for name in PLACES}
+
+    def load_results(self, tree: Tree, games: slice) -> None:
+        self.load_inputs({name: tree[name] for name in PLACES}, games)

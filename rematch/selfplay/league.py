@@ -132,6 +132,7 @@ class League(Component):
     Config = LeagueConfig
     needs = "learner=ppo|expert"
     copies_setting = "size"
+    in_play = True
 
     def __init__(self, config: LeagueConfig, setup: Setup) -> None:
         super().__init__(config, setup)

@@ -253,6 +253,7 @@ class RoleSchedule(Component):
     name = "schedule"
     Config = ScheduleConfig
     needs = "learner=ppo|expert"
+    in_play = True
 
     def __init__(self, config: ScheduleConfig, setup: Setup) -> None:
         super().__init__(config, setup)

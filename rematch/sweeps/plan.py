@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import rematch
+from rematch.cluster.connection import connected
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
@@ -35,6 +36,7 @@ from rematch.reporting.console import Console
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import CONFIG_FILE, Run
 from rematch.storage.run_lock import LOCK_FILE, RunLock
+from rematch.sweeps import cluster_runs
 from rematch.sweeps.processes import WARNING, Children, Task, gib
 from rematch.sweeps.results import seed_means, seed_result
 from rematch.training import memory_estimate, recipes
@@ -293,15 +295,34 @@ def write_tables(plan: Plan, table: Mapping[str, Any]) -> None:
 
 
 def run(
-    plan: Plan, jobs_flag: int | None, minutes: float | None, log: Callable[[str], None], command: str
-) -> dict[str, Any]:
+    plan: Plan, jobs_flag: int | None, minutes: float | None, log: Callable[[str], None], command: str,
+    *, cluster: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Train all runs of a plan, or as many as finish before a stop; returns the table.
 
-    `log` receives the lines of the sweep, `command` continues it.
+    `log` receives the lines of the sweep, `command` continues it. `cluster` is the address of a Ray cluster
+    whose nodes train the runs.
     """
-    old = read_metadata(plan)
+    read_metadata(plan)  # refuses another sweep before anything is started
     refuse_foreign(plan)
-    jobs, need, line = choose_jobs(plan, jobs_flag)
+    words = (log, command)
+    if cluster is None:
+        sizes = choose_jobs(plan, jobs_flag)
+        return _run(plan, sizes, minutes, words, lambda tasks: Children(tasks, *sizes[:2], log))
+    configs = [cell.config for cell in plan.cells]
+    with connected(cluster) as nodes:
+        sizes = cluster_runs.choose_jobs(nodes, configs, plan.seeds, jobs_flag)
+        return _run(plan, sizes, minutes, words, lambda tasks: cluster_runs.ClusterChildren(
+            nodes, configs[0], tasks, *sizes[:2], log))
+
+
+def _run(
+    plan: Plan, sizes: tuple[int, int, str], minutes: float | None, words: tuple[Callable[[str], None], str],
+    make_children: Callable[[Sequence[Task]], Children],
+) -> dict[str, Any]:  # fmt: skip
+    """Train all runs; sizes: runs at a time, bytes of each, a line about both; words: log and command."""
+    line, (log, command) = sizes[2], words
+    old = read_metadata(plan)
     with atomic_files.os_errors_as_run_error(f"{plan.folder} cannot be made"):
         plan.folder.mkdir(0o700, parents=True, exist_ok=True)
         lock = RunLock(plan.folder)
@@ -315,7 +336,7 @@ def run(
             for note in start_notes(cell.config, RunSetup(cell.config).spec):
                 log(f"note on {cell.name or 'every run'}: {note.removeprefix('note: ')}")
         with StopRequest(minutes) as stop:
-            children = Children(tasks, jobs, need, log)
+            children = make_children(tasks)
             if finished := len(tasks) - len(children.todo):
                 log(f"{finished} of them finished earlier")
             children.run(stop)
@@ -341,6 +362,7 @@ def sweep(
     jobs: int | None = None,
     minutes: float | None = None,
     console: Console | None = None,
+    cluster: str | None = None,
 ) -> dict[str, Any]:
     """Train every seed of every combination of the grid's values; returns the table.
 
@@ -358,7 +380,7 @@ def sweep(
     if console is None:
         console = Console(live=False)
         console.off = True
-    return run(plan, jobs, minutes, console.line, "the same call again")
+    return run(plan, jobs, minutes, console.line, "the same call again", cluster=cluster)
 
 
 def usual_folder(recipe: str) -> Path:

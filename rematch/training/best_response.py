@@ -10,15 +10,17 @@ shows nothing about the agents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import hypot
 from typing import Any
 
 from rematch.agents.policy import Policy
 from rematch.core import config as settings
 from rematch.core import rng
+from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.core.spec import Spec
@@ -63,6 +65,24 @@ class ExploitRequest:
     roles: tuple[str, ...] = ()  # roles of the responses; empty: all
 
 
+@dataclass(frozen=True)
+class ResponseKey:
+    """One response of a request."""
+
+    role: str
+    start: str  # FRESH, INCUMBENT or LOOKAHEAD
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.role} response {self.start} {self.number}"
+
+
+# Trains responses elsewhere: (keys of those that are missing) -> (key) -> its policy's weights and its steps.
+TrainOne = Callable[[ResponseKey], tuple[Floats, int]]
+TrainElsewhere = Callable[[Sequence[ResponseKey]], TrainOne]
+
+
 # --- the search ---------------------------------------------------------------------------------------------
 
 
@@ -91,10 +111,17 @@ def check_request(frozen: FrozenAgents, request: ExploitRequest) -> None:
 
 
 def exploit(
-    frozen: FrozenAgents, request: ExploitRequest, run: Run, log: Callable[[str], None]
-) -> dict[str, Any]:
-    """Train missing responses, select the best, score and store it; returns the entry of exploit.json."""
+    frozen: FrozenAgents, request: ExploitRequest, run: Run, log: Callable[[str], None],
+    elsewhere: TrainElsewhere | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Train missing responses, select the best, score and store it; returns the entry of exploit.json.
+
+    `elsewhere` trains responses in other processes, several at a time, to the same bits.
+    """
     store, identity = ResponseStore(run), request_identity(frozen, request)
+    train: TrainOne = partial(train_response, frozen, request)
+    if elsewhere is not None:
+        train = elsewhere(missing_responses(frozen, request, store))
     board = Scoreboard(frozen.make, SEED_OFFSET + frozen.config.seed, frozen.config.threads)
     spec = frozen.make(1, 0, 0).spec
     config = search_config(frozen.config, request.budget, (FRESH, 0), spec)
@@ -102,7 +129,7 @@ def exploit(
     result: dict[str, Any] = {"question": identity, "steps": steps, "roles": {}}
     for role in PROGRESS.each(identity["roles"]):
         with PROGRESS.part(0.0, 0.9):
-            candidates = list(responses(frozen, request, store, role, log))
+            candidates = list(responses(frozen, request, store, role, (train, log)))
         with PROGRESS.part(0.9, 1.0):
             answer, best = measure(frozen, board, role, request.games, candidates)
         result["roles"][role] = answer | exact_scores(frozen, role, best)
@@ -114,52 +141,82 @@ def exploit(
 
 
 def responses(
-    frozen: FrozenAgents, request: ExploitRequest, store: ResponseStore, role: str, log: Callable[[str], None]
+    frozen: FrozenAgents, request: ExploitRequest, store: ResponseStore, role: str, calls: tuple[Any, Any]
 ) -> Iterator[Candidate]:
     """The candidates of a role with their entries in the result: the incumbent, then all responses.
 
-    Responses are read from the run's folder, or trained now and stored.
+    Responses are read from the run's folder, or trained now and stored. calls: the function that trains one,
+    and the log.
     """
-    identity, spec = request_identity(frozen, request), frozen.make(1, 0, 0).spec
-    incumbent = frozen.players[role]
+    train, log = calls
+    identity = request_identity(frozen, request)
     # A copy: greedy play of the candidate must not change the frozen player.
-    yield {"policy": "", "start": UNTRAINED, "seed": 0, "steps": 0}, copy(incumbent)
+    yield {"policy": "", "start": UNTRAINED, "seed": 0, "steps": 0}, copy(frozen.players[role])
+    for start in PROGRESS.each(start_kinds(frozen, role)):
+        for number in PROGRESS.each(range(request.seeds)):
+            key = ResponseKey(role, start, number)
+            description, response = describe(identity, key), new_response(frozen, request, key)
+            PROGRESS.report(0.0, key.name)
+            steps = store.load(description, response.policy)
+            if steps is not None:
+                log(f"{key.name}: already trained")
+            else:
+                weights, steps = train(key)
+                response.policy.set(weights)
+                learner = "lookahead" if start == LOOKAHEAD else "ppo"
+                store.add(description, response.policy, frozen.config, {"learner": learner, "steps": steps})
+                log(f"{key.name}: {steps:,} steps")
+            entry = {"policy": response_name(description), "start": start, "seed": number, "steps": steps}
+            yield entry, response.player
+
+
+def describe(identity: Mapping[str, Any], key: ResponseKey) -> dict[str, Any]:
+    """The description under which a response is stored; identity: that of its request."""
+    common = {name: identity[name] for name in ("frozen", "settings", "budget")}
+    return common | {"role": key.role, "start": key.start, "seed": key.number}
+
+
+def missing_responses(
+    frozen: FrozenAgents, request: ExploitRequest, store: ResponseStore
+) -> list[ResponseKey]:
+    """The responses of a request that the run does not have, in the order in which they are needed."""
+    identity = request_identity(frozen, request)
+    keys = [ResponseKey(role, start, number) for role in identity["roles"]
+            for start in start_kinds(frozen, role) for number in range(request.seeds)]
+    return [key for key in keys
+            if store.load(describe(identity, key), new_response(frozen, request, key).policy) is None]
+
+
+def new_response(frozen: FrozenAgents, request: ExploitRequest, key: ResponseKey) -> Any:
+    """An untrained response: Response or LookaheadResponse."""
+    seed = rng.key(SEED_OFFSET + frozen.config.seed, rng.INIT, 2 * key.number + (key.start == FRESH))
+    config = search_config(frozen.config, request.budget, (key.start, key.number), frozen.make(1, 0, 0).spec)
+    if key.start == LOOKAHEAD:
+        return LookaheadResponse(frozen, config, key.role, seed)
+    course = Course.of(frozen, config, key.role) if key.start == FRESH else None
+    return Response(frozen, config, key.role, seed, course)
+
+
+def train_response(
+    frozen: FrozenAgents, request: ExploitRequest, key: ResponseKey,
+    before_step: Callable[[], None] = lambda: None,
+) -> tuple[Floats, int]:  # fmt: skip
+    """The weights of a trained response, and its steps; `before_step` is called before each step."""
     board = Scoreboard(frozen.make, SEED_OFFSET + frozen.config.seed, frozen.config.threads)
-    games = min(request.games, CHECKPOINT_GAMES)
+    games, incumbent = min(request.games, CHECKPOINT_GAMES), frozen.players[key.role]
+    response = new_response(frozen, request, key)
+    response.collector.before_step = before_step
 
     def score(player: Any) -> float:
         """The better score of sampled and greedy play."""
         with PROGRESS.shown_by(None):
-            return max(_play(frozen, board, role, player, (play, games, CHECKPOINT)).score for play in PLAYS)
+            return max(_play(frozen, board, key.role, player, (play, games, CHECKPOINT)).score
+                       for play in PLAYS)
 
-    kinds = start_kinds(frozen, role)
-    for start in PROGRESS.each(kinds):
-        for number in PROGRESS.each(range(request.seeds)):
-            description = {key: identity[key] for key in ("frozen", "settings", "budget")}
-            description |= {"role": role, "start": start, "seed": number}
-            seed = rng.key(SEED_OFFSET + frozen.config.seed, rng.INIT, 2 * number + (start == FRESH))
-            config = search_config(frozen.config, request.budget, (start, number), spec)
-            response: Response | LookaheadResponse
-            if start == LOOKAHEAD:
-                response = LookaheadResponse(frozen, config, role, seed)
-            else:
-                course = Course.of(frozen, config, role) if start == FRESH else None
-                response = Response(frozen, config, role, seed, course)
-            name = f"{role} response {start} {number}"
-            PROGRESS.report(0.0, name)
-            steps = store.load(description, response.policy)
-            if steps is not None:
-                log(f"{name}: already trained")
-            else:
-                if start == INCUMBENT and isinstance(incumbent, Policy):
-                    response.policy.set(incumbent.weights)
-                iterations = response.search(start, score)
-                steps = iterations * config.games * config.steps
-                learner = "lookahead" if start == LOOKAHEAD else "ppo"
-                store.add(description, response.policy, frozen.config, {"learner": learner, "steps": steps})
-                log(f"{name}: {steps:,} steps")
-            entry = {"policy": response_name(description), "start": start, "seed": number, "steps": steps}
-            yield entry, response.player
+    if key.start == INCUMBENT and isinstance(incumbent, Policy):
+        response.policy.set(incumbent.weights)
+    iterations = response.search(key.start, score)
+    return response.policy.weights, iterations * response.config.games * response.config.steps
 
 
 def players_by_seat(spec: Spec, role: str, player: Player, others: Mapping[str, Player]) -> list[Player]:

@@ -195,8 +195,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def stored_config(run: Run) -> Config:
     """The settings in a run's config.yaml, read as strictly as any other file."""
-    source = str(run.folder / "config.yaml")
-    layer = settings.read_yaml(run.config_text, source)
+    return config_of_text(run.config_text, str(run.folder / "config.yaml"))
+
+
+def config_of_text(text: str, source: str) -> Config:
+    """The settings that `to_yaml` wrote; `source` names them in errors."""
+    layer = settings.read_yaml(text, source)
     game = layer.get("game")
     if not isinstance(game, str):
         raise ConfigError(f"{source}: game = {game!r}: expected a world's name")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rematch.agents.build import learner_class
 from rematch.agents.learner import AgentSet, Learner
@@ -32,11 +32,21 @@ from rematch.worlds.game import Game
 Kind = TypeVar("Kind")
 
 
+class Place(Protocol):
+    """Where training games are played, if not on threads of this process or on its GPU."""
+
+    def world(self, world: World) -> World:
+        """The world whose games are played there; `world` is made here and has the first games."""
+
+    def collector(self, setup: RunSetup) -> Any:
+        """The Collector that plays them."""
+
+
 class RunSetup:
     """Offers components the world, the seating, the log and each other."""
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    def __init__(self, config: Config, place: Place | None = None) -> None:
+        self.config, self.place = config, place
         self.game: Game = registry.find(config.game)
         self.learner_class: type[Learner] = learner_class(untracked(config))
         self.user_code = (*config.components, *config.reward_terms)  # names of the user's components
@@ -56,6 +66,8 @@ class RunSetup:
     @cached_property
     def world(self) -> World:
         world = self.make_world(self.config.games, 0, self.config.seed)
+        if self.place is not None:
+            return self.place.world(world)
         return world if self.config.device == "cpu" else on_gpu(world, self)
 
     @property
@@ -108,18 +120,25 @@ class RunSetup:
             if part is not None:
                 self.built.append(part)
         config = self.config
-        if config.device == "cpu":
+        if self.place is not None:
+            self.collector = self.place.collector(self)
+        elif config.device == "cpu":
             self.collector = self.make_collector(self.world, self.seating, config.steps, config.seed)
         else:
             self.collector = gpu_collector(self)
         if config.lag:
             self.collector.set_lag(config.lag)
         self.queue = RolloutQueue(self.collector, self.world, self.seating, self.built)
-        columns = {column for part in self.built for column in part.columns}
-        self.collector.allocate(columns | set(self.learner_class.columns))
+        self.collector.allocate(self.columns)
         for part in self.built:
             part.connect()
         return self.built
+
+    @property
+    def columns(self) -> set[str]:
+        """The optional rollout columns that some component or learner reads."""
+        columns = {column for part in self.built for column in part.columns}
+        return columns | set(self.learner_class.columns)
 
     def make_clock(self) -> Clock:
         c = self.config

@@ -15,7 +15,7 @@ from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.training.config import components_of, section
 from rematch.training.fingerprint import fingerprint
 from rematch.training.run_log import Display
-from rematch.training.setup import RunSetup
+from rematch.training.setup import Place, RunSetup
 
 Result = TypeVar("Result")
 
@@ -23,11 +23,14 @@ Result = TypeVar("Result")
 class Trainer:
     """All mutable state of one run, which `state_dict` and `load_state_dict` save and restore.
 
-    `only`: classes of the components to build; default: all that the settings switch on."""
+    `only`: classes of the components to build; default: all that the settings switch on. `place`: where the
+    training games are played; default: as the settings say, in this process."""
 
-    def __init__(self, config: Config, only: Iterable[type[Component]] | None = None) -> None:
+    def __init__(
+        self, config: Config, only: Iterable[type[Component]] | None = None, place: Place | None = None
+    ) -> None:
         self.config = config
-        self.setup = RunSetup(config)
+        self.setup = RunSetup(config, place)
         self.clock = self.setup.make_clock()
         kinds = list(components_of(config)) if only is None else list(only)
         self.parts = self.setup.build(kinds, section)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rematch import api
 from rematch.core.errors import ConfigError
@@ -13,7 +13,7 @@ from rematch.core.system.progress import PROGRESS
 from rematch.evaluation import evaluator
 from rematch.evaluation.evaluation import Evaluation as Record
 from rematch.evaluation.evaluation import read_history
-from rematch.evaluation.match import Scoreboard
+from rematch.evaluation.match import PlayElsewhere, Scoreboard
 from rematch.evaluation.sequential_match import SequentialScoreboard, StopRule
 from rematch.evaluation.text import match_cells
 from rematch.evaluation.verdict import verdict
@@ -22,6 +22,9 @@ from rematch.reporting.result import Block, Result, Table
 from rematch.verbs.arguments import MOST_GAMES, MOST_SEED, check_integer, check_picture_file, folder_of
 from rematch.worlds import registry
 from rematch.worlds.game import Game
+
+if TYPE_CHECKING:
+    from rematch.verbs.on_cluster.match_shards import MatchShards
 
 # Other random streams than those of training and its evaluations: no policy was selected on these games.
 SEED_OFFSET = 1 << 40
@@ -62,6 +65,7 @@ def evaluate(
     picture: Path | str | None = None,
     until: float | None = None,
     better_than: float | None = None,
+    shards: MatchShards | None = None,
 ) -> Evaluation:
     """Play a run's newest policies against scripted players (all of them, or those of `against`).
 
@@ -71,7 +75,8 @@ def evaluate(
 
     With `until` a match stops when the half-width of its score's interval is that small; with `better_than`
     when its interval lies above or below that score. `games` is then the largest number of games. These
-    intervals are always valid: they hold although the results decide when the games stop.
+    intervals are always valid: they hold although the results decide when the games stop. `shards`
+    (verbs/on_cluster/match_shards.py) plays the games on a cluster; the results are the same.
     """
     check_size(games, seed)
     folder = folder_of(run)
@@ -81,7 +86,9 @@ def evaluate(
     if file is not None and draw is None:
         raise ConfigError(f"--picture: {trained.config.game} has no exact best responses")
     rule = stop_rule(games, until, better_than)
-    row = scoreboard_row(trained, game, (games or game.defaults.evaluation_games, against, seed), rule)
+    elsewhere = shards.of_run(trained, seed, greedy) if shards is not None else None
+    row = scoreboard_row(trained, game, (games or game.defaults.evaluation_games, against, seed), rule,
+                         elsewhere)
     row |= {"run": str(folder), "step": trained.step, "play": "greedy" if greedy else "sampled"}
     if level := trained.curriculum:
         row |= {"level": level.level, "level_name": level.name}
@@ -93,18 +100,17 @@ def evaluate(
 
 
 def scoreboard_row(
-    trained: api.Trained, game: Game, matches: tuple[int, Sequence[str], int], rule: StopRule | None = None
-) -> dict[str, Any]:
+    trained: api.Trained, game: Game, matches: tuple[int, Sequence[str], int], rule: StopRule | None = None,
+    elsewhere: PlayElsewhere | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The scoreboard of the policies, each line with the score of the best scripted player.
 
     `matches`: games of each match, opponents (empty: all), seed. The baselines play that number of games.
     """
     games, against, seed = matches
     evaluator.check_bot_names(game, against, "--against")
-    make = api.world_builder(trained.config, trained.curriculum)  # on the level that the training has reached
-    spec = make(1, 0, 0).spec
-    random = game.random(trained.config.world)
-    board = Scoreboard(make, SEED_OFFSET + seed, trained.config.threads, random)
+    board = run_board(trained, game, seed)
+    spec, board.play_elsewhere = board.spec, elsewhere
     with PROGRESS.part(0.0, own_share(game, spec, rule)):
         own_board = board if rule is None else sequential_board(board, rule, game)
         row = evaluator.evaluate(own_board, game, spec, trained.policies, (games, against, 0))
@@ -113,6 +119,13 @@ def scoreboard_row(
         best = evaluator.best_bots(board, game, spec, (games, against, BEST_BOT_INDEX))
     evaluator.attach_best_bots(row, best)
     return row | stop_fields(rule, row["table"])
+
+
+def run_board(trained: api.Trained, game: Game, seed: int) -> Scoreboard:
+    """The scoreboard of a run's policies, on the level that the training has reached."""
+    make = api.world_builder(trained.config, trained.curriculum)
+    random = game.random(trained.config.world)
+    return Scoreboard(make, SEED_OFFSET + seed, trained.config.threads, random)
 
 
 def own_share(game: Game, spec: Spec, rule: StopRule | None) -> float:
@@ -138,7 +151,7 @@ def sequential_board(board: Scoreboard, rule: StopRule, game: Game) -> Sequentia
     if board.spec.seats == 1:
         raise ConfigError(f"--until and --better-than need opponents; {game.name} has one seat")
     sequential = SequentialScoreboard(board.make, board.seed, board.threads, board.random)
-    sequential.rule = rule
+    sequential.rule, sequential.play_elsewhere = rule, board.play_elsewhere
     return sequential
 
 

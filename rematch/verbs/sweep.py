@@ -36,10 +36,12 @@ def sweep(
     jobs: int | None = None,
     minutes: float | None = None,
     console: Console | None = None,
+    cluster: str | None = None,
 ) -> SweepTable:
     """Train every seed of every combination of the grid's values, `jobs` at a time.
 
-    `seeds` is "0-9" or a list of numbers. Repeat the call to continue a sweep that was stopped.
+    `seeds` is "0-9" or a list of numbers. Repeat the call to continue a sweep that was stopped. `cluster`
+    (ray, or ray://HOST:PORT) trains the runs on the nodes of a Ray cluster.
     """
     return SweepTable(plan.sweep(recipe, seeds=seeds, grid=grid, changes=changes, folder=folder, jobs=jobs,
-                                 minutes=minutes, console=console))
+                                 minutes=minutes, console=console, cluster=cluster))

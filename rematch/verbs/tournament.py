@@ -34,6 +34,8 @@ from rematch.worlds.game import Game
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rematch.verbs.on_cluster.match_shards import MatchShards
+
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
@@ -118,7 +120,6 @@ class Setup:
         """Whether all seats play one role, so that players can change seats."""
         return len(self.spec.roles) == 1 and self.spec.seats > 1
 
-
     @property
     def two_roles(self) -> bool:
         """Whether there are two seats with a role each."""
@@ -135,9 +136,11 @@ class Setup:
         return out
 
 
-def play_match(world: str, match: Match) -> Evaluation:
-    """As `tournament`, with the settings of the world as flags."""
+def play_match(world: str, match: Match, shards: MatchShards | None = None) -> Evaluation:
+    """As `tournament`, with the settings of the world as flags; `shards` plays the games on a cluster."""
     setup = prepare(world, match)
+    if shards is not None:
+        setup.board.play_elsewhere = shards.of_match(setup)
     values: dict[str, Any] = {"world": setup.game.name, "settings": settings.tree(setup.rules), "step": 0}
     if match.other_rules:
         values["other_rules"] = different_rules(setup)

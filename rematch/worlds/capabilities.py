@@ -47,6 +47,10 @@ class Savestates:
     """The worlds of this game can store running games and start episodes from stored ones."""
 
     explorer: str  # name of the bot that explores at random
+    pack: Callable[[Any], bytes]
+    """(savestate) -> the content of a file."""
+    unpack: Callable[[bytes], Any]
+    """(content of a file) -> the savestate; ConfigError where it is damaged."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ LAYERS = (
     ("evaluation",),
     FEATURES,
     ("training",),
+    ("cluster",),
     ("reporting",),
     ("rehearsal", "sweeps"),
     ("api", "verbs"),

@@ -36,7 +36,7 @@ def test_command_describes_itself(name: str) -> None:
 
 def test_every_command_is_a_python_function() -> None:
     other = {"eval": "evaluate", "bench": "benchmark", "worlds": "list_worlds", "recipes": "list_recipes",
-             "runs": "list_runs"}
+             "runs": "list_runs", "cluster": "cluster_check"}
     for command in command_list.listed():
         if command.name != "completion":  # a script for a shell
             assert callable(getattr(rematch, other.get(command.name, command.name)))

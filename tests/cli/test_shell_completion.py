@@ -56,7 +56,8 @@ def test_completion_of_recipes_worlds_and_runs(workdir: Path) -> None:
 
 
 def test_completion_of_options_and_their_values(workdir: Path) -> None:
-    assert offers("resume", "quick-1", "-") == ["--max-minutes", "--notify", "--other-machine", "--help"]
+    expected = ["--max-minutes", "--notify", "--other-machine", "--cluster", "--actors", "--help"]
+    assert offers("resume", "quick-1", "-") == expected
     assert offers("resume", "quick-1", "--other-machine", "--o") == []
     assert offers("eval", "quick-1", "--max") == []
     assert offers("eval", "pursuit", "--players", "l") == ["lead_pursuit", "lion"]

@@ -16,14 +16,16 @@ from rematch.storage.array_chunks import ArrayChunk
 from rematch.storage.run_folder import Run
 from rematch.training.loop import train
 from rematch.training.recipes import stored_config
+from rematch.training.setup import Place
 from rematch.training.trainer import Trainer
 
 
 def start_run(
-    folder: Path, config: Config, stop: Callable[[Trainer], bool] = lambda trainer: False
-) -> Recorder:
-    """Train a new run in `folder` until `stop(trainer)`."""
-    trainer = Trainer(config)
+    folder: Path, config: Config, stop: Callable[[Trainer], bool] = lambda trainer: False,
+    place: Place | None = None,
+) -> Recorder:  # fmt: skip
+    """Train a new run in `folder` until `stop(trainer)`; `place`: where its training games are played."""
+    trainer = Trainer(config, place=place)
     recorder = Recorder(trainer, folder)
     with Run.create(folder, settings.to_yaml(config)) as run:
         trainer.bind(run, recorder)
@@ -32,10 +34,12 @@ def start_run(
     return recorder
 
 
-def resume_run(folder: Path, stop: Callable[[Trainer], bool] = lambda trainer: False) -> Recorder:
+def resume_run(
+    folder: Path, stop: Callable[[Trainer], bool] = lambda trainer: False, place: Place | None = None
+) -> Recorder:
     """Resume the run in `folder` from its newest checkpoint, if there is one, until `stop(trainer)`."""
     with Run.open(folder, write=True) as run:
-        trainer, checkpoint = Trainer(stored_config(run)), run.load()
+        trainer, checkpoint = Trainer(stored_config(run), place=place), run.load()
         recorder = Recorder(trainer, folder)
         if checkpoint is not None:
             trainer.load_state_dict(checkpoint.parts)

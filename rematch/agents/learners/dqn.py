@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
 from rematch.agents.learners.adam import Adam
-from rematch.agents.learners.q_policy import EpsilonGreedyPlayer, Frozen, QPlayer, QPolicy
+from rematch.agents.learners.q_policy import EpsilonGreedyPlayer, EpsilonGreedyState, Frozen, QPlayer, QPolicy
 from rematch.agents.learners.replay_buffer import ENV, Replay, ReplayShape, reward_column, row_bytes
 from rematch.agents.networks.observation_codec import ObservationCodec
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
 from rematch.core.arrays import Floats, Tree
-from rematch.core.component import Evidence, Record, Setup, SmallRun
+from rematch.core.component import Evidence, PlayState, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.spec import Role, Spec
@@ -279,6 +279,9 @@ class Dqn(Learner):
         yield Evidence("replay", size if replay.size and self.adam.updates else "", off)
         copies = self.adam.updates // c.target_every
         yield Evidence("target network", f"copied {copies} times" if copies else "", off)
+
+    def play_state(self) -> PlayState:
+        return EpsilonGreedyState(self.training_player)
 
     def state_dict(self) -> Tree:
         size, player = self.online.recurrent_size, self.training_player

@@ -27,8 +27,8 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
-from rematch.core.arrays import Bytes, Floats, Ints, Tree, stored_int
-from rematch.core.component import Setup, SmallRun
+from rematch.core.arrays import Bytes, Floats, Ints, Tree, stored_array, stored_int
+from rematch.core.component import PlayState, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.player import Decision, RngKey, Seat, StochasticPlayer
@@ -252,6 +252,20 @@ class LookaheadPlayer:
         return Decision(action.astype(np.int32), value=value.astype(np.float32))
 
 
+class ValueNetwork(PlayState):
+    """The network that the players of both seats read."""
+
+    def __init__(self, solver: SuccessorSolver) -> None:
+        self.solver = solver
+
+    def shared(self) -> Tree:
+        return {"weights": self.solver.value.weights}
+
+    def load_shared(self, tree: Tree) -> None:
+        self.solver.value.set(stored_array(tree, "weights", self.solver.value.weights))
+        self.solver.clear_cache()
+
+
 class Lookahead(Learner):
     """Trains the value network of a SuccessorSolver on the values of its matrix games."""
 
@@ -307,6 +321,9 @@ class Lookahead(Learner):
     def load_weights(self, policy: Policy) -> None:
         self.policy.set(policy.weights)
         self.solver.clear_cache()
+
+    def play_state(self) -> PlayState:
+        return ValueNetwork(self.solver)
 
     def state_dict(self) -> Tree:
         stored = min(self.count, self.config.replay_size)

@@ -12,7 +12,8 @@ from rematch.agents.networks.layout import weight_views
 from rematch.agents.networks.observation_codec import MAX_LEVEL, ObservationCodec
 from rematch.agents.policy import Policy
 from rematch.core import rng
-from rematch.core.arrays import Bytes, Floats, Ints
+from rematch.core.arrays import Bytes, Floats, Ints, Tree, stored_array, stored_float, stored_list
+from rematch.core.component import PlayState
 from rematch.core.errors import ConfigError
 from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.spec import Role
@@ -197,6 +198,7 @@ class EpsilonGreedyPlayer:
         self.frozen: Frozen | None = None  # with a lag
         self.recurrent_state: Floats = np.zeros((games, policy.state_size), np.float32)
         self.stored_states: Floats = np.zeros((steps // stride + 2, games, policy.recurrent_size), np.float32)
+        self.recorded: set[int] | None = None  # numbers of `stored_states`, since a PlayState was loaded
         self.exponents = exponents  # [games] of epsilon
         self.epsilon = 1.0
 
@@ -211,7 +213,10 @@ class EpsilonGreedyPlayer:
         self.recurrent_state[games[episode_start]] = 0
         before = self.recurrent_state[games]
         if rng_key.step % self.stride == 0:
-            index = rng_key.step // self.stride % len(self.stored_states)
+            number = rng_key.step // self.stride
+            if self.recorded is not None:
+                self.recorded.add(number)
+            index = number % len(self.stored_states)
             self.stored_states[index, games] = before[:, : self.policy.recurrent_size]
         policy, epsilons = self.policy, self.epsilons
         if self.frozen is not None:
@@ -234,3 +239,41 @@ class EpsilonGreedyPlayer:
     def forget(self, games: NDArray[Any]) -> None:
         """Clear the state of these games: they start a new episode."""
         self.recurrent_state[games] = 0
+
+
+class EpsilonGreedyState(PlayState):
+    """What the player of training games reads and changes: weights, epsilon and recurrent states."""
+
+    def __init__(self, player: EpsilonGreedyPlayer) -> None:
+        self.player = player
+
+    def shared(self) -> Tree:
+        player = self.player
+        if player.frozen is not None:
+            return {"weights": player.frozen.policy.weights, "epsilon": player.frozen.epsilon}
+        return {"weights": player.policy.weights, "epsilon": player.epsilon}
+
+    def load_shared(self, tree: Tree) -> None:
+        self.player.policy.set(stored_array(tree, "weights", self.player.policy.weights))
+        self.player.epsilon = stored_float(tree, "epsilon", 0, 1)
+        self.player.recorded = set()
+
+    def inputs(self, games: slice) -> Tree:
+        return {"recurrent_state": self.player.recurrent_state[games]}
+
+    def load_inputs(self, tree: Tree, games: slice) -> None:
+        rows = self.player.recurrent_state[games]
+        rows[:] = stored_array(tree, "recurrent_state", rows)
+
+    def results(self, games: slice) -> Tree:
+        player, numbers = self.player, sorted(self.player.recorded or ())
+        index = np.array(numbers, np.int64) % len(player.stored_states)
+        return {"recurrent_state": player.recurrent_state[games], "numbers": numbers,
+                "stored_states": player.stored_states[index][:, games]}
+
+    def load_results(self, tree: Tree, games: slice) -> None:
+        self.load_inputs(tree, games)
+        player, numbers = self.player, np.array(stored_list(tree, "numbers"), np.int64)
+        index = numbers % len(player.stored_states)
+        rows = player.stored_states[index][:, games]
+        player.stored_states[index, games] = stored_array(tree, "stored_states", rows)

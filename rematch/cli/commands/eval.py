@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rematch.cli.command import BOTS, FILE, JSON, PLAYERS, RUN_OR_WORLD, Command, Option
+from rematch.cli.command import ACTORS, BOTS, CLUSTER, FILE, JSON, PLAYERS, RUN_OR_WORLD, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import print_result
 from rematch.core.errors import ConfigError
@@ -29,6 +29,7 @@ def run(words: Sequence[str]) -> int:
 def evaluate_run(options: Options) -> Evaluation:
     """eval RUN: against the scripted players of its world."""
     from rematch.verbs.evaluate import evaluate
+    from rematch.verbs.on_cluster.match_shards import match_shards
     from rematch.worlds import registry
 
     (name,) = options.positional(1, "rematch eval RUN | rematch eval WORLD --players A,B")
@@ -43,12 +44,14 @@ def evaluate_run(options: Options) -> Evaluation:
     if file is not None:
         check_picture_file(file)
     until, better_than = stop_numbers(options)
-    return evaluate(folder, against=against, games=games, seed=seed, greedy="--greedy" in options.values,
-                    picture=file, until=until, better_than=better_than)
+    with match_shards(options.cluster()) as shards:
+        return evaluate(folder, against=against, games=games, seed=seed, greedy="--greedy" in options.values,
+                        picture=file, until=until, better_than=better_than, shards=shards)
 
 
 def match(options: Options) -> Evaluation:
     """eval WORLD --players A,B: the other words are settings of the world."""
+    from rematch.verbs.on_cluster.match_shards import check_players, match_shards
     from rematch.verbs.tournament import Match, play_match
 
     if not options.remaining or options.remaining[0].startswith("-"):
@@ -58,10 +61,14 @@ def match(options: Options) -> Evaluation:
     games, seed, against = match_size(options)
     limit = options.number("--move-seconds", 0.0, 3600.0) if "--move-seconds" in options.values else 0.0
     until, better_than = stop_numbers(options)
-    return play_match(options.remaining[0], Match(
-        players=options.values["--players"].split(","), against=against, games=games, seed=seed,
-        seconds=limit, greedy="--greedy" in options.values, flags=options.remaining[1:],
-        other_rules="--other-rules" in options.values, until=until, better_than=better_than))
+    wanted = Match(players=options.values["--players"].split(","), against=against, games=games, seed=seed,
+                   seconds=limit, greedy="--greedy" in options.values, flags=options.remaining[1:],
+                   other_rules="--other-rules" in options.values, until=until, better_than=better_than)
+    request = options.cluster()
+    if request is not None:
+        check_players(options.remaining[0], [*wanted.players, *against])
+    with match_shards(request) as shards:
+        return play_match(options.remaining[0], wanted, shards)
 
 
 def stop_numbers(options: Options) -> tuple[float | None, float | None]:
@@ -118,6 +125,8 @@ COMMAND = Command(
                help="policies may play under other rules than those of their training (with --players)"),
         Option(name="--picture", value="FILE", completes=FILE,
                help="PNG file: the start positions that the policies lose (worlds that can be solved)"),
+        CLUSTER,
+        ACTORS,
         JSON,
     ),
     examples=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rematch.cli.command import MINUTES, RUN, Command, Option
+from rematch.cli.command import ACTORS, CLUSTER, MINUTES, RUN, Command, Option
 from rematch.cli.notify_process import NOTIFY, address_of, notifying
 from rematch.cli.options import Options
 from rematch.verbs.arguments import folder_of
@@ -17,8 +17,9 @@ def run(words: Sequence[str]) -> int:
     options = Options.of(COMMAND, words)
     (name,) = options.positional(1, COMMAND.usage[0])
     folder, console, url = folder_of(name), Console(), address_of(options.values)
+    minutes, other_machine = options.minutes(), "--other-machine" in options.values
     with notifying(url, folder, console.line_from_thread):
-        api.resume(folder, console, options.minutes(), "--other-machine" in options.values)
+        api.resume(folder, console, minutes, other_machine, cluster=options.cluster())
     return 0
 
 
@@ -37,6 +38,8 @@ COMMAND = Command(
         Option(name="--other-machine",
                help="continue although the checkpoint was saved with other library versions: the result is "
                     "valid, but not the same bits"),
+        CLUSTER,
+        ACTORS,
     ),
     examples=(
         ("rematch resume quick-1", "continue runs/quick-1"),

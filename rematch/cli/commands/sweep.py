@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from rematch.cli.command import CONFIG, JSON, MINUTES, RECIPE, Command, Option
+from rematch.cli.command import CLUSTER, CONFIG, JSON, MINUTES, RECIPE, Command, Option
 from rematch.cli.recipe_options import configured, recipe_words
 from rematch.core.errors import ConfigError
 from rematch.reporting.terminal.progress_display import ProgressDisplay
@@ -29,7 +29,8 @@ def run(words: Sequence[str]) -> int:
                             lambda more: configured(recipe, options, more))
     as_json = "--json" in options.values
     with ProgressDisplay(quiet=as_json) as display:
-        result = sweeps.run(plan, jobs, minutes, display.line, shlex.join(["rematch", "sweep", *words]))
+        result = sweeps.run(plan, jobs, minutes, display.line, shlex.join(["rematch", "sweep", *words]),
+                            cluster=options.cluster_address())
     if as_json:
         print(json.dumps(result, indent=1))
     return 1 if result["failed"] else 0
@@ -52,6 +53,7 @@ COMMAND = Command(
         Option(name="--name", value="NAME", help="folder of the sweep (default: runs/RECIPE-sweep)"),
         CONFIG,
         MINUTES,
+        CLUSTER,
         JSON,
     ),
     examples=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rematch.cli.command import JSON, WORLD, Command, Option
+from rematch.cli.command import ACTORS, CLUSTER, JSON, WORLD, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import print_result
 from rematch.core.errors import ConfigError
@@ -15,6 +15,7 @@ MOST_POINTS = 400.0  # of --until
 
 
 def run(words: Sequence[str]) -> int:
+    from rematch.verbs.on_cluster.match_shards import check_players, match_shards
     from rematch.verbs.tournament import Match, play_match
 
     options = Options.of(COMMAND, words)
@@ -33,8 +34,11 @@ def run(words: Sequence[str]) -> int:
     match = Match(players=names[1:], games=games, seed=options.integer("--seed", 0, 0, MOST_SEED),
                   seconds=limit, greedy="--greedy" in options.values, flags=flags,
                   other_rules="--other-rules" in options.values, round_robin=True, elo_until=until)
-    with ProgressDisplay(quiet=as_json):
-        result = play_match(names[0], match)
+    request = options.cluster()
+    if request is not None:
+        check_players(names[0], names[1:])
+    with ProgressDisplay(quiet=as_json), match_shards(request) as shards:
+        result = play_match(names[0], match, shards)
     print_result(result, as_json)
     return 0
 
@@ -72,6 +76,8 @@ COMMAND = Command(
         Option(name="--move-seconds", value="S", help="seconds for a move of a bot of your own"),
         Option(name="--other-rules",
                help="policies may play under other rules than those of their training"),
+        CLUSTER,
+        ACTORS,
         JSON,
     ),
     examples=(

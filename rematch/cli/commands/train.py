@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rematch.cli.command import CONFIG, MINUTES, RECIPE, RUN, Command, Option
+from rematch.cli.command import ACTORS, CLUSTER, CONFIG, MINUTES, RECIPE, RUN, Command, Option
 from rematch.cli.notify_process import NOTIFY, address_of, notifying
 from rematch.cli.options import Options
 from rematch.cli.recipe_options import configured, recipe_words
@@ -45,9 +45,10 @@ def train(config: Config, folder: Path, options: Options, console: Console) -> N
     if "--from" in options.values:
         source = options.values["--from"]
         start = Path(source) if source.endswith(POLICY) else folder_of(source)
-        api.train_from(start, config, folder, console, options.minutes())
+        api.train_from(start, config, folder, console, options.minutes(), cluster=options.cluster())
     else:
-        api.train(config, folder=folder, console=console, minutes=options.minutes())
+        minutes, cluster = options.minutes(), options.cluster()
+        api.train(config, folder=folder, console=console, minutes=minutes, cluster=cluster)
 
 
 @contextlib.contextmanager
@@ -94,6 +95,8 @@ COMMAND = Command(
         Option(name="--from", value="POLICY", completes=RUN,
                help="start with the weights of a policy file or of another run; with --start_iteration N "
                     "its schedules continue there"),
+        CLUSTER,
+        ACTORS,
     ),
     examples=(
         ("rematch train quick", "the first thing to run: about 90 seconds on two cores"),

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from rematch.agents.build import LEARNERS
-from rematch.agents.learner import TermInfo
+from rematch.agents.learner import Learner, TermInfo
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import layout, network_bytes
 from rematch.core.arrays import Floats, Tree, stored_array
 from rematch.core.clock import Clock
-from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
+from rematch.core.component import Component, Evidence, Metrics, PlayState, Record, Setup, SmallRun
 from rematch.core.errors import ConfigError
 from rematch.core.world import Next
 from rematch.rollout.collector import episode_starts
@@ -28,11 +28,40 @@ ACTING = "acting"  # key in a checkpoint of a run with a lag
 ALL_ROLES = ("grad_norm_pre_clip", "grad_norm_post_clip")  # also logged as the largest of all roles
 
 
+class LearnersPlayState(PlayState):
+    """The play states of the learners of all roles."""
+
+    def __init__(self, learners: Mapping[str, Learner]) -> None:
+        self.states = {role: learner.play_state() for role, learner in learners.items()}
+
+    def shared(self) -> Tree:
+        return {role: state.shared() for role, state in self.states.items()}
+
+    def load_shared(self, tree: Tree) -> None:
+        for role, state in self.states.items():
+            state.load_shared(tree[role])
+
+    def inputs(self, games: slice) -> Tree:
+        return {role: state.inputs(games) for role, state in self.states.items()}
+
+    def load_inputs(self, tree: Tree, games: slice) -> None:
+        for role, state in self.states.items():
+            state.load_inputs(tree[role], games)
+
+    def results(self, games: slice) -> Tree:
+        return {role: state.results(games) for role, state in self.states.items()}
+
+    def load_results(self, tree: Tree, games: slice) -> None:
+        for role, state in self.states.items():
+            state.load_results(tree[role], games)
+
+
 class Learners(Component):
     """Builds the learners, seats their policies in slot 0, and lets the roles learn in parallel."""
 
     name = "learners"
     Config = NetworkConfig
+    in_play = True
 
     def __init__(self, config: None, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -182,6 +211,9 @@ class Learners(Component):
             f"privileged observations of {', '.join(sizes)}" if sizes else "",
             "" if critic == "centralized" else f"network.critic is {critic}",
         )
+
+    def play_state(self) -> PlayState:
+        return LearnersPlayState(self.learners)
 
     def state_dict(self) -> Tree:
         state: Tree = {role: learner.state_dict() for role, learner in self.learners.items()}

@@ -27,6 +27,7 @@ from .cartridge import ram_addresses
 from .cartridge.constants import TICKS
 from .config import Config
 from .emulator import hang_watch, pyboy_emulator
+from .savestates import Bundle, unpack
 from .world import NAME, GameboyWorld, make_spec
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class GameboyGame(Game):
     bots = BOTS
     build = pyboy_emulator.pyboy_version()
     renderer = Renderer(draw=draw, steps_per_second=lambda config: 60.0 / TICKS)  # real time
-    savestates = Savestates(explorer="wander")
+    savestates = Savestates(explorer="wander", pack=Bundle.pack, unpack=unpack)
     world_map = WorldMap(columns=("map", "y", "x"), names=map_names, follow=follow)
     human = Human(play=play, settings=Config)
     benchmark = Benchmark(measure=measure, recipe=("small", 1000.0))

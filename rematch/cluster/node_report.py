@@ -1,0 +1,144 @@
+"""What each node of a cluster has, compared with this machine: versions, compiled cores, processor."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import rematch
+from rematch.cluster.connection import Cluster
+from rematch.core import native_build
+from rematch.core.errors import ConfigError
+from rematch.core.system import system_memory
+from rematch.worlds import registry
+
+PACKAGES = ("ray", "numpy", "torch")
+CORES = {"random numbers": "rematch.core.system.philox", "networks": "rematch.agents.networks.fused"}
+# Instructions that each level of x86-64 adds, as Linux names them (psABI, version 1.0, table 3.1).
+LEVELS = (
+    ("v2", {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
+    ("v3", {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}),
+    ("v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+)
+TIMEOUT = 60.0  # seconds for the answer of a node
+ERROR = "error"
+
+
+@dataclass
+class NodeReport:
+    """One node: its name, its entries, and what is missing there or different from this machine."""
+
+    node: str
+    entries: dict[str, str]
+    problems: list[str] = field(default_factory=list)
+
+
+def level(processor: str) -> str:
+    """The level of a processor: x86-64-v3, or its architecture alone."""
+    machine, *names = processor.split()
+    if machine != "x86_64":
+        return machine
+    reached = "x86-64"
+    for name, instructions in LEVELS:
+        if not instructions <= set(names):
+            break
+        reached = f"x86-64-{name}"
+    return reached
+
+
+def describe() -> dict[str, str]:
+    """The entries of this machine; a part that is missing has the entry "missing" and the reason."""
+    entries = {"rematch": rematch.__version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            entries[package] = version(package)
+        except PackageNotFoundError:
+            entries[package] = "missing"
+    for name, module in CORES.items():
+        try:
+            entries[f"core of {name}"] = importlib.import_module(module).BUILD
+        except ImportError as error:
+            entries[f"core of {name}"] = f"missing: {error}"
+    for name in registry.names():
+        try:
+            entries[f"world {name}"] = registry.find(name).build or "built"
+        except (ConfigError, ImportError) as error:
+            entries[f"world {name}"] = f"missing: {error}"
+    processor = native_build.processor()
+    return entries | {"processor": processor, "level": level(processor),
+                      "processors": str(len(os.sched_getaffinity(0))),
+                      "memory": f"{system_memory.total_bytes() / 2**30:.1f} GiB"}
+
+
+def exact_entries() -> dict[str, str]:
+    """The entries of this machine on which the bits of games depend."""
+    return {name: entry for name, entry in describe().items() if name not in ("processors", "memory")}
+
+
+def _probe() -> Callable[[], str]:
+    """A function that a node runs even where Rematch is not installed: it refers to nothing here."""
+
+    def probe() -> str:
+        import json
+        import platform
+
+        try:
+            from rematch.cluster.node_report import describe
+
+            return json.dumps(describe())
+        except Exception as error:
+            reason = f"rematch cannot be imported: {type(error).__name__}: {error}"
+            return json.dumps({"python": platform.python_version(), "error": reason})
+
+    return probe
+
+
+def reports(cluster: Cluster) -> list[NodeReport]:
+    """A report of every node that is alive, and of this machine first."""
+    ray, here = cluster.ray, describe()
+    probe = ray.remote(_probe())
+    strategy = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+    answers = {}
+    for node in cluster.nodes():
+        place = strategy(node["NodeID"], soft=False)
+        task = probe.options(num_cpus=0, scheduling_strategy=place, max_retries=0)
+        answers[node["NodeID"]] = (node, task.remote())
+    out = [NodeReport("this machine", here)]
+    for node, reference in answers.values():
+        name = f"{node['NodeManagerHostname']} ({node['NodeID'][:6]})"
+        out.append(NodeReport(name, _answer(ray, reference)))
+        out[-1].problems += differences(here, out[-1].entries)
+    return out
+
+
+def _answer(ray: Any, reference: Any) -> dict[str, str]:
+    try:
+        entries = json.loads(ray.get(reference, timeout=TIMEOUT))
+        return {str(name): str(text) for name, text in entries.items()}
+    except Exception as error:  # of Ray or of a foreign answer: the node cannot be used
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return {ERROR: f"no answer: {lines[-1][:200]}"}
+
+
+def differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
+    """What is missing there, or has other bits."""
+    if ERROR in there:
+        return [there[ERROR]]
+    problems = []
+    for name, entry in here.items():  # a world whose library is missing here too is not asked for
+        other = there.get(name, "missing")
+        if name in ("processors", "memory", "processor", "level"):
+            continue
+        if other != entry:
+            problems.append(f"{name} {other}, expected {entry}")
+    if there.get("processor") != here["processor"]:
+        differ = set(here["processor"].split()) ^ set(there.get("processor", "").split())
+        names = " ".join(sorted(differ))[:120]
+        problems.append(f"another processor ({there.get('level')}; differs in {names}): other bits")
+    return problems

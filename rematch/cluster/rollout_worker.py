@@ -1,0 +1,112 @@
+"""Plays a part of a run's training games in a process of its own. It knows nothing of Ray.
+
+It builds the components that rollouts need (`Component.in_play`) with a world of its own games. Everything
+else (learning, evaluation, files) stays where the run is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rematch.core import config as settings
+from rematch.core.arrays import Tree, stored_array, stored_bool, stored_int, stored_text
+from rematch.core.errors import ConfigError
+from rematch.core.system import user_code
+from rematch.rollout.remote_collector import ERROR, NEEDS_STATES
+from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.rollout_columns import columns, events
+from rematch.storage.tree_bytes import decode, encode
+from rematch.training.config import components_of, section
+from rematch.training.fingerprint import fingerprint
+from rematch.training.recipes import config_of_text
+from rematch.training.setup import RunSetup
+from rematch.worlds.remote_world import RESULTS
+
+
+def work_order(setup: RunSetup, games: slice) -> bytes:
+    """What a RolloutWorker needs to be built."""
+    players = {role: [player.name for player in seats.others] for role, seats in setup.seating.items()}
+    return encode({"config": settings.to_yaml(setup.config), "first": games.start,
+                   "games": games.stop - games.start, "columns": sorted(setup.columns), "players": players,
+                   "allow_code": bool(user_code.child_flags())})
+
+
+class RolloutWorker:
+    """Plays rollouts of `games` games, of which `first` is the first one."""
+
+    def __init__(self, order: bytes) -> None:
+        tree = decode(order, "the order for a part of the games")
+        user_code.allow_everything(stored_bool(tree, "allow_code"))
+        self.config = config_of_text(stored_text(tree, "config"), "the settings of the run")
+        first, games = stored_int(tree, "first"), stored_int(tree, "games", 1)
+        self.games, self.rows = slice(first, first + games), np.arange(games, dtype=np.int32)
+        here = settings.replace(self.config, {"threads": 1, "lag": 0, "device": "cpu"})
+        setup = self.setup = RunSetup(here)
+        setup.world = setup.make_world(games, first, here.seed)
+        setup.build([kind for kind in components_of(here) if kind.in_play], section)
+        setup.collector.allocate(tree["columns"])
+        setup.collector.before_step = self._count
+        self.steps = 0  # played so far; a worker whose number stands still hangs
+        self.submission = 0  # that left the games as they stand
+        seated = {role: [player.name for player in seats.others] for role, seats in setup.seating.items()}
+        if seated != tree["players"]:
+            raise ConfigError("a component of the run seats players that other processes do not know; "
+                              "expected no --cluster for its rollouts")
+
+    def _count(self) -> None:
+        self.steps += 1
+
+    def fingerprint(self) -> dict[str, str]:
+        """Versions and processor on which the bits depend; torch's version is a class of its own."""
+        return {name: str(entry) for name, entry in fingerprint(self.config).items()}
+
+    def play(self, shared: bytes, message: bytes) -> bytes:
+        """One rollout; a reply with `error` where the games failed."""
+        try:
+            inputs = decode(message)
+            if "states" not in inputs and inputs["from"] != self.submission:
+                return encode({NEEDS_STATES: True})
+            self.submission = 0
+            self._load(decode(shared), inputs)
+            rollout = self.setup.collector.collect(inputs["iteration"])
+            self.submission = stored_int(inputs, "submission")
+            return encode(self._reply(rollout))
+        except (ConfigError, OSError, MemoryError, ValueError, KeyError, TypeError) as error:
+            return encode({ERROR: str(error) or type(error).__name__})
+
+    def _load(self, shared: Tree, inputs: Tree) -> None:
+        """Everything that the next rollout reads."""
+        world = self.setup.world
+        for role, seats in self.setup.seating.items():
+            seats.packed[:] = stored_array(shared["weights"], role, seats.packed)
+        for part in self.setup.built:
+            state = part.play_state()
+            state.load_shared(shared["play"][part.name])
+            state.load_inputs(inputs["play"][part.name], self.games)
+        for name in ("seed", "slot", "stage"):
+            column = getattr(world.next, name)
+            column[:] = stored_array(inputs["next"], name, column)
+        if "states" in inputs:
+            world.load(self.rows, inputs["states"])
+            world.view.ended[:] = stored_array(inputs, "ended", world.view.ended)
+            world.view.length[:] = stored_array(inputs, "length", world.view.length)
+
+    def _reply(self, rollout: RolloutBuffer) -> Tree:
+        """The rollout, and the games after it."""
+        setup, world = self.setup, self.setup.world
+        rollout.events.extend(rollout.forced_events)  # the run's own collector tells them apart again
+        log: Any = world.event_log
+        return {
+            "columns": columns(rollout, slice(0, world.games)), "lists": events(rollout, self._pack),
+            "states": world.save(self.rows), "slot": np.ascontiguousarray(world.slot),
+            "seed": world.next.seed, "results": {name: getattr(world.view, name) for name in RESULTS},
+            "counters": dict(world.counters), "bands": [] if log is None else log.bands(),
+            "play": {part.name: part.play_state().results(self.games) for part in setup.built},
+        }  # fmt: skip
+
+    def _pack(self, savestate: Any) -> Any:
+        form = self.setup.game.savestates
+        assert form is not None, "a world that captures games has savestates"
+        return np.frombuffer(form.pack(savestate), np.uint8)

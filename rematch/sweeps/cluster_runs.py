@@ -1,0 +1,188 @@
+"""Runs of a sweep on the nodes of a cluster; their folders here grow with those on the nodes.
+
+A run whose node is lost goes on elsewhere, from the newest checkpoint that has arrived here, to the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rematch.cluster import folder_copy
+from rematch.cluster.connection import Cluster, ClusterError
+from rematch.cluster.node_report import ERROR, describe
+from rematch.cluster.rollout_actors import RayErrors
+from rematch.cluster.run_actor import RunActor
+from rematch.core.arrays import Tree
+from rematch.core.errors import ConfigError
+from rematch.core.run_config import Config
+from rematch.core.system import user_code
+from rematch.rollout.remote_collector import PlayerLost
+from rematch.storage.run_lock import RunLock
+from rematch.storage.tree_bytes import decode, encode
+from rematch.sweeps.processes import Children, Task, gib
+from rematch.training import memory_estimate
+
+SYNC_SECONDS = 1.0  # between two looks at a folder on a node
+PATIENCE = 60.0  # seconds without an answer after which a node is lost
+ATTEMPTS = 8  # nodes that a run may lose
+
+
+class RemoteRun:
+    """A run on a node, with the methods of subprocess.Popen that a sweep uses."""
+
+    pid = 0
+
+    def __init__(self, cluster: Cluster, task: Task, options: dict[str, Any], top: Path,
+                 log: Callable[[Task, str], None]) -> None:
+        self.cluster, self.ray, self.task = cluster, cluster.ray, task
+        self.options, self.top, self.log = options, top, log
+        self.kind = self.ray.remote(RunActor)
+        self.code: int | None = None
+        self.lost, self.signal = 0, 0
+        task.folder.mkdir(0o700, parents=True, exist_ok=True)
+        self.lock = RunLock(task.folder)  # `rematch status` sees that it is running
+        self._start()
+
+    def _start(self) -> None:
+        """Send the folder as it is here to an actor, and let it continue."""
+        task = self.task
+        name = os.path.relpath(task.folder, self.top)
+        words = ["resume", f"{{TOP}}/{name}"] if task.started else [
+            word.replace(str(self.top), "{TOP}") for word in task.command]
+        beside = {"files": folder_copy.whole_files(self.top, ["settings.yaml"]), "removed": []}
+        order = {"machine": describe(), "folder": name, "beside": beside,
+                 "command": [*words, *user_code.child_flags()],
+                 "run": folder_copy.whole(task.folder), "threads": max(1, int(self.options["num_cpus"]))}
+        self.actor = self.kind.options(**self.options).remote()
+        self.reply = self.actor.start.remote(self.ray.put(encode(order)))
+        self.started, self.since = False, time.monotonic()
+
+    def poll(self) -> int | None:
+        """Take the changes that have arrived; the exit code once the run has ended."""
+        if self.code is None:
+            try:
+                with RayErrors(self.cluster):
+                    self._take()
+                    self.cluster.check()
+            except PlayerLost as lost:
+                self._move(str(lost))
+        return self.code
+
+    def _take(self) -> None:
+        ready, _ = self.ray.wait([self.reply], timeout=0)
+        if not ready:
+            if self.started and time.monotonic() - self.since > PATIENCE:
+                raise PlayerLost(f"no answer for {PATIENCE:.0f} seconds")
+            return
+        reply = decode(self.ray.get(self.reply), "the reply of a run")
+        self.since = time.monotonic()
+        if self.started:
+            self._store(reply)
+        elif ERROR in reply:
+            self._end(1)
+            raise ClusterError(f"node {reply['node']} cannot train for this machine: {reply[ERROR]}")
+        else:
+            self.log(self.task, f"runs on node {reply['node']} (process {reply['process']})")
+            self.started = True
+            if self.signal:
+                self.actor.stop.remote(self.signal)
+        if self.code is None:
+            self.reply = self.actor.changes.remote(SYNC_SECONDS)
+
+    def _store(self, reply: Tree) -> None:
+        folder_copy.apply(self.task.folder, reply["run"])
+        with self.task.output.open("ab") as file:
+            file.write(reply["output"].tobytes())
+        if "code" in reply:
+            self.actor.remove.remote()
+            self._end(int(reply["code"]))
+
+    def _end(self, code: int) -> None:
+        self.code = code
+        self.lock.release()
+
+    def _move(self, reason: str) -> None:
+        """The node was lost: continue on another one."""
+        self.lost += 1
+        if self.lost > ATTEMPTS:
+            self._end(1)
+            raise ConfigError(f"{self.task.name} lost {self.lost} nodes: {reason}")
+        self.log(self.task, f"lost its node ({reason}): it continues on another one")
+        with suppress(Exception):  # a dead actor
+            self.ray.kill(self.actor)
+        self._start()
+
+    def terminate(self) -> None:
+        self.signal = signal.SIGTERM
+        if self.started and self.code is None:
+            self.actor.stop.remote(int(signal.SIGTERM))
+
+    def kill(self) -> None:
+        if self.cluster.answers:  # else the call would wait for a head that has vanished
+            with suppress(Exception):  # a dead actor
+                self.ray.kill(self.actor)
+        if self.code is None:
+            self._end(-signal.SIGKILL)
+
+    def wait(self) -> int:
+        assert self.code is not None, "kill comes first"
+        return self.code
+
+
+class ClusterChildren(Children):
+    """Runs of a sweep as actors; Ray places them where processors, memory and GPUs are free."""
+
+    def __init__(
+        self, cluster: Cluster, config: Config, tasks: Sequence[Task], jobs: int, need: int,
+        log: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        super().__init__(tasks, jobs, need, log)
+        self.cluster = cluster
+        self.options = {"num_cpus": config.threads, "memory": need, "max_concurrency": 4,
+                        "num_gpus": int(_on_gpu(config)), "scheduling_strategy": "SPREAD"}
+
+    def fits(self) -> bool:
+        return True
+
+    def start(self, task: Task) -> None:
+        task.output.parent.mkdir(0o700, parents=True, exist_ok=True)
+        task.offset = task.output.stat().st_size if task.output.exists() else 0
+        resumed = task.started
+        top = self.tasks_folder(task)
+        run: Any = RemoteRun(self.cluster, task, self.options, top, self.report)
+        self.running.append((task, run))
+        task.state = "running"
+        self.report(task, f"{'resumed' if resumed else 'started'} on the cluster")
+
+    @staticmethod
+    def tasks_folder(task: Task) -> Path:
+        """The folder of the sweep: the task's name is the rest of its path."""
+        return task.folder.parents[len(Path(task.name).parts) - 1]
+
+
+def _on_gpu(config: Config) -> bool:
+    return "cuda" in (config.device, config.network.device, config.dqn.device)
+
+
+def choose_jobs(
+    cluster: Cluster, configs: Sequence[Config], seeds: Sequence[int], jobs_flag: int | None
+) -> tuple[int, int, str]:
+    """Runs at a time, bytes of memory of each, and a line about both; refuses runs that fit on no node."""
+    need = max(memory_estimate.process_bytes(config) for config in configs)
+    threads, gpus = max(config.threads for config in configs), any(map(_on_gpu, configs))
+    nodes = [node["Resources"] for node in cluster.nodes()]
+    fitting = [node for node in nodes if node.get("CPU", 0) >= threads and node.get("memory", 0) >= need
+               and node.get("GPU", 0) >= int(gpus)]
+    size = f"a run needs {threads} processors{', a GPU' if gpus else ''} and about {gib(need)} GiB of memory"
+    if not fitting:
+        raise ConfigError(f"{size}: no node of the cluster at {cluster.name} has that")
+    places = sum(min(int(node["CPU"]) // threads, int(node["memory"]) // need) for node in fitting)
+    jobs = min(len(configs) * len(seeds), places if jobs_flag is None else jobs_flag)
+    return jobs, need, f"{jobs} at a time on {len(nodes)} nodes; {size}"

@@ -1,0 +1,1 @@
+"""Parts of commands that a Ray cluster does: the check of its nodes, shards of matches, best responses."""

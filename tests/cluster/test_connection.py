@@ -1,0 +1,115 @@
+"""Connecting to a cluster: every refusal is one line."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rematch.cli.main import main
+from rematch.cluster import connection
+from rematch.cluster.connection import ClusterError, check_address, connected, prepare, refusal
+from rematch.cluster.node_report import describe, differences, level
+from rematch.core.errors import ConfigError, NotInstalled
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither a token nor other variables of Ray; changes of the test are undone."""
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    for name in (*connection.SETTINGS, *connection.ONE_MACHINE):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize("address", ["ray", "ray://127.0.0.1:10001", "ray://node-1.lab:1", "ray://[::1]:99"])
+def test_addresses_of_clusters_are_accepted(address: str) -> None:
+    assert check_address(address) == address
+
+
+@pytest.mark.parametrize("address", ["", "Ray", "ray://", "ray://host", "ray://host:0", "ray://host:70000",
+                                     "http://host:1", "ray://a b:1", "ray://host:1/x"])
+def test_other_addresses_are_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="expected ray, or ray://HOST:PORT"):
+        check_address(address)
+
+
+def test_cluster_without_ray_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    line = r"Ray is not installed: .*pip install .*ray\[client\]"
+    with pytest.raises(NotInstalled, match=line), connected("ray"):
+        pass
+
+
+def test_cluster_elsewhere_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "no token; expected that of the cluster in RAY_AUTH_TOKEN"
+    with pytest.raises(ConfigError, match=line), connected("ray://127.0.0.1:9"):
+        pass
+
+
+def test_own_cluster_gets_a_random_token() -> None:
+    import os
+
+    prepare(one_machine=True, own_token=True)
+    first = os.environ.pop("RAY_AUTH_TOKEN")
+    prepare(one_machine=True, own_token=True)
+    assert len(first) == 64 and first != os.environ["RAY_AUTH_TOKEN"]
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+
+
+def test_closed_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        address = f"ray://127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(ClusterError, match="nothing listens there"), connected(address):
+        pass
+
+
+@given(text=st.text(max_size=400))
+def test_refusals_are_one_line(text: str) -> None:
+    line = refusal("ray://a:1", text)
+    assert line.splitlines() == [line] and line.startswith("--cluster = ray://a:1: ")
+
+
+def test_commands_refuse_a_wrong_address(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for words in (["train", "quick"], ["sweep", "quick", "--seeds", "0-1"], ["cluster", "check"]):
+        assert main([*words, "--cluster", "http://a:1"]) == 2
+        assert capsys.readouterr().err == (
+            "rematch: --cluster = 'http://a:1': expected ray, or ray://HOST:PORT\n")
+    assert main(["train", "quick", "--actors", "3"]) == 2
+    assert "--actors has no effect without --cluster" in capsys.readouterr().err
+
+
+def test_machine_does_not_differ_from_itself() -> None:
+    here = describe()
+    assert differences(here, here) == []
+
+
+def test_differences_name_what_is_missing_on_a_node() -> None:
+    here = describe()
+    there = {name: entry for name, entry in here.items() if name != "torch"} | {"numpy": "1.0"}
+    there["processor"] = here["processor"] + " avx9000"
+    there["core of networks"] = "missing: no compiler"
+    problems = " | ".join(differences(here, there))
+    for part in ("torch missing", "numpy 1.0, expected", "avx9000", "core of networks missing: no compiler"):
+        assert part in problems
+    assert differences(here, {"python": "3.11", "error": "rematch cannot be imported"}) == [
+        "rematch cannot be imported"]
+
+
+def test_level_of_a_processor_needs_all_its_instructions() -> None:
+    v2 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"
+    v3 = v2 + " avx avx2 bmi1 bmi2 f16c fma abm movbe"
+    assert level("x86_64 sse2") == "x86-64"
+    assert level(f"x86_64 {v2}") == "x86-64-v2"
+    assert level(f"x86_64 {v3}") == "x86-64-v3"
+    assert level(f"x86_64 {v3.replace(' fma', '')} avx512f avx512bw") == "x86-64-v2"
+    assert level("aarch64 asimd") == "aarch64"

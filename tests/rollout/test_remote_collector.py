@@ -1,0 +1,74 @@
+"""Games in other processes: the same bytes as on threads, whatever the number of parts and losses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.local_players import LocalPlayers, local_place
+from support.trainers import resume_run, start_run
+
+from rematch.core import config as settings
+from rematch.rehearsal.compare import differences
+from rematch.training.recipes import configure
+
+SMALL: dict[str, Any] = {
+    "games": 10, "steps": 12, "total_steps": 10 * 12 * 5, "save_every": 2, "threads": 1,
+    "evaluation.games": 4, "evaluation.every": 3,
+}  # fmt: skip
+LEAGUE: dict[str, Any] = {
+    "evaluation.opponents": ("random",), "league.opponent_share": 0.5, "league.snapshot_every": 1,
+    "league.rotate": 1, "network.hidden": (8,), "stagger": 24,
+}  # fmt: skip
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "pursuit": ("pursuit", LEAGUE | {"world.max_steps": 20, "world.prep_steps": 0}),
+    "pursuit_lag": ("pursuit", LEAGUE | {"world.max_steps": 20, "lag": 1}),
+    "lattice": ("lattice", LEAGUE | {"random_starts.fraction": 0.5, "world.n": 5}),
+    "beasty_expert": ("beasty_expert", LEAGUE | {
+        "expert.positions": 32, "expert.completions": 1, "expert.replay_size": 256,
+        "expert.minibatch_size": 32, "league.bots": ("random", "queue")}),
+    "lookahead": ("lookahead", {
+        "network.hidden": (8,), "lookahead.replay_size": 512, "lookahead.minibatch_size": 32,
+        "evaluation.opponents": ("random",), "evaluation.every": 5, "world.n": 5}),
+    "gymnasium": ("gymnasium", {"network.hidden": (8,)}),
+    "openspiel": ("openspiel", LEAGUE),
+    "gameboy": ("tiny", {
+        "games": 5, "steps": 16, "total_steps": 5 * 16 * 3, "stagger": 0, "world.workers": 0,
+        "dqn.replay_size": 5 * 120, "dqn.sequence": 8, "dqn.warmup": 60, "dqn.batch": 2,
+        "episode_log.interval": 80, "episode_video.interval": 0, "explorers.games": 2, "explorers.steps": 16,
+        "world.max_steps": 24, "world.idle_steps": 12, "evaluation.max_steps": 64, "evaluation.games": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_remote_collector_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
+    """With three parts; each player is lost in a third of its rollouts, before it plays or afterwards."""
+    recipe, changes = RUNS[name]
+    if name == "openspiel":
+        pytest.importorskip("pyspiel")
+    config = settings.replace(configure(recipe), SMALL | changes)
+    start_run(tmp_path / "threads", config)
+    made: list[LocalPlayers] = []
+    start_run(tmp_path / "remote", config, place=local_place(3, 0.33, made))
+    assert len(made) == 1 and made[0].lost >= 2 and len(made[0].workers) == 3
+    assert differences(tmp_path / "threads", tmp_path / "remote") == []
+
+
+def test_resume_with_another_number_of_parts_gives_the_same_bytes(tmp_path: Path) -> None:
+    recipe, changes = RUNS["pursuit"]
+    config = settings.replace(configure(recipe), SMALL | changes)
+    start_run(tmp_path / "threads", config)
+    folder = tmp_path / "remote"
+    start_run(folder, config, lambda trainer: trainer.clock.iteration >= 2, place=local_place(4))
+    resume_run(folder, lambda trainer: trainer.clock.iteration >= 3, place=local_place(1))
+    resume_run(folder)  # in this process
+    assert differences(tmp_path / "threads", folder) == []
+
+
+def test_states_are_sent_once_where_no_player_is_lost(tmp_path: Path) -> None:
+    """After the first rollout each player has its games already."""
+    config = settings.replace(configure("pursuit"), SMALL | LEAGUE | {"stagger": 0})
+    made: list[LocalPlayers] = []
+    start_run(tmp_path / "remote", config, place=local_place(2, 0.0, made))
+    assert made[0].calls == 2 * 5 and made[0].with_states == 2

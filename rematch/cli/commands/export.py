@@ -19,7 +19,7 @@ def run(words: Sequence[str]) -> int:
     (name,) = options.positional(1, "rematch export RUN --out FILE [--onnx]")
     if "--out" not in options.values:
         raise ConfigError("rematch export RUN needs --out FILE, a name that ends in .safetensors")
-    games = options.integer("--games", 0, 1, MOST_CLAIMED)
+    games = options.integer("--games", 0, 1, MOST_CLAIMED) if "--games" in options.values else 0
     with ProgressDisplay():
         result = export(name, options.values["--out"], onnx="--onnx" in options.values, games=games)
     print_result(result)

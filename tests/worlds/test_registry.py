@@ -57,6 +57,8 @@ def test_unknown_bots_and_roles_are_refused(name: str) -> None:
     role = next(iter(game.bots))
     with pytest.raises(ConfigError, match=f"{role} = randon: expected one of .*; nearest: random"):
         game.bot("randon", role)
+    if len(game.bots) == 1 and "nobody" in game.bots:
+        return  # the roles depend on the settings (pettingzoo), and each has the same bots
     with pytest.raises(ConfigError, match="role = nobody: expected one of "):
         game.bot("random", "nobody")
 

@@ -19,7 +19,7 @@ def run(words: Sequence[str]) -> int:
     (name,) = options.positional(1, "rematch export RUN --out FILE [--onnx] [--c-header]")
     if "--out" not in options.values:
         raise ConfigError("rematch export RUN needs --out FILE, a name that ends in .safetensors")
-    games = options.integer("--games", 0, 1, MOST_CLAIMED)
+    games = options.integer("--games", 0, 1, MOST_CLAIMED) if "--games" in options.values else 0
     formats = {"onnx": "--onnx" in options.values, "c_header": "--c-header" in options.values}
     with ProgressDisplay():
         result = export(name, options.values["--out"], games=games, **formats)

@@ -1,12 +1,14 @@
 """What rollouts on actors cost: beside threads, by the number of actors, and a model for many machines.
 
-Called by `python tools/checks/cluster.py cost`. A rollout of the Game Boy (32 emulators) is timed on threads
-and on actors of a cluster on the same processors, in turns, so that other work on the machine hits both. The
-model takes the measured times and message sizes: with m machines of `actors` each, an iteration's rollout is
+Called by `python tools/checks/cluster.py cost`. A rollout of the Game Boy (32 emulators) is played on threads
+and on actors of a cluster on the same processors, in turns. Seconds by the clock depend on what else the
+machine does; seconds of processor time hardly do, and count Ray's own processes too. The model takes the
+measured processor time and message sizes: m machines of ACTORS_PER_MACHINE processors, each with games of its
+own, take for a rollout
 
-    games / (m actors) * seconds of a game + fixed + shared * m / bandwidth + part bytes / bandwidth
+    games / ACTORS_PER_MACHINE * seconds of a game + (m * bytes of the games + m * weights) / bandwidth
 
-The weights go to every machine, one after the other, and all rollouts come back over one network card.
+The weights go to every machine and all rollouts come back over one network card: that of the learner.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ import os
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from ray_nodes import children_of
 
 from rematch.cluster.connection import Cluster, connected
 from rematch.cluster.place import RemotePlace
@@ -69,14 +74,24 @@ class CountedPlace(RemotePlace):
         return self.counted
 
 
-def rollouts(trainer: Trainer, first: int, count: int) -> list[float]:
-    """Seconds of each rollout; nothing is learned."""
+def processor_seconds(with_children: bool) -> float:
+    """Processor time of this process so far; with that of all processes that it has started."""
+    total = time.process_time()
+    for process in children_of(os.getpid()) if with_children else ():
+        with suppress(OSError, IndexError, ValueError):  # it has ended
+            words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            total += (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def rollouts(trainer: Trainer, first: int, count: int, on_actors: bool = False) -> list[tuple[float, float]]:
+    """Seconds of each rollout by the clock, and of processor time; nothing is learned."""
     seconds = []
     for iteration in range(first, first + count):
         trainer.before_rollout()
-        began = time.perf_counter()
+        began, used = time.perf_counter(), processor_seconds(on_actors)
         trainer.setup.collect(iteration)
-        seconds.append(time.perf_counter() - began)
+        seconds.append((time.perf_counter() - began, processor_seconds(on_actors) - used))
     return seconds
 
 
@@ -97,12 +112,16 @@ def measure(
             rollouts(remote, 0, 2)
             counted = place.counted
             counted.bytes = dict.fromkeys(counted.bytes, 0)
-            times: dict[str, list[float]] = {"threads": [], "actors": []}
+            times: dict[str, list[tuple[float, float]]] = {"threads": [], "actors": []}
             for number in range(rounds):  # in turns: other work on the machine hits both
                 times["threads"] += rollouts(local, 2 + 2 * number, 2)
-                times["actors"] += rollouts(remote, 2 + 2 * number, 2)
-            entry = {name: round(statistics.median(values), 4) for name, values in times.items()}
-            entry["ratio"] = round(entry["actors"] / entry["threads"], 3)
+                times["actors"] += rollouts(remote, 2 + 2 * number, 2, on_actors=True)
+            entry: dict[str, Any] = {}
+            for name, values in times.items():
+                entry[f"{name}_seconds"] = round(statistics.median(clock for clock, _ in values), 3)
+                entry[f"{name}_processor_seconds"] = round(statistics.mean(used for _, used in values), 3)
+            ratio = entry["actors_processor_seconds"] / entry["threads_processor_seconds"]
+            entry["processor_time_ratio"] = round(ratio, 3)
             entry |= {name: size // (2 * rounds) for name, size in counted.bytes.items()}
             entry["encode_seconds"] = encode_seconds(remote)
         results["actors"][str(actors)] = entry
@@ -119,11 +138,10 @@ def encode_seconds(trainer: Trainer) -> float:
 
 def model(results: dict[str, Any], games: int) -> dict[str, Any]:
     """Seconds of a rollout of `games` games per actor and iteration, on 1 to 256 machines."""
-    one, most = results["actors"]["1"], results["actors"][max(results["actors"], key=int)]
-    fixed = max(0.0, one["actors"] - 2 * one["threads"]) if results["processors"] > 1 else 0.0
-    per_game = (one["actors"] - fixed) / games
+    most = results["actors"][max(results["actors"], key=int)]
+    per_game = most["actors_processor_seconds"] / games
     reply, shared = most["replies"] / games, most["shared"]  # bytes per game; per machine
-    table: dict[str, Any] = {"seconds_per_game": round(per_game, 5), "fixed_seconds": round(fixed, 4),
+    table: dict[str, Any] = {"processor_seconds_per_game": round(per_game, 5),
                              "reply_bytes_per_game": round(reply), "shared_bytes": shared}
     for name, bandwidth in BANDWIDTHS.items():
         rows = {}
@@ -131,8 +149,8 @@ def model(results: dict[str, Any], games: int) -> dict[str, Any]:
             all_games = games * machines  # every machine brings its own games
             play = all_games / (machines * ACTORS_PER_MACHINE) * per_game
             network = (all_games * reply + machines * shared) / bandwidth
-            rows[str(machines)] = {"seconds": round(play + fixed + network, 3),
-                                   "games_per_second": round(all_games / (play + fixed + network), 1),
-                                   "network_share": round(network / (play + fixed + network), 3)}
+            seconds = play + network
+            rows[str(machines)] = {"seconds": round(seconds, 3), "network_share": round(network / seconds, 3),
+                                   "games_per_second": round(all_games / seconds, 1)}
         table[name] = rows
     return table

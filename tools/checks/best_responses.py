@@ -5,10 +5,10 @@
     python tools/checks/best_responses.py publish
 
 `lattices` trains the recipe `lattice` on the four boards of tools/experiments/nash_conv_table.py and searches
-for best responses: on each board, for each role, at least 90 % of the exact gain must be found. `run` searches
-for best responses to a finished run of any game under a name for the tables: for each role a fresh response
-must reach at least 95 % of the incumbent's score. Both can be interrupted and started again. Every result
-is a line in docs/results/data/best_responses.jsonl, from which `publish` writes the tables of
+for best responses: on each board, for each role, at least 90 % of the exact gain must be found. `run`
+searches for best responses to a finished run of any game under a name for the tables: for each role a fresh
+response must reach at least 95 % of the incumbent's score. Both can be interrupted and started again. Every
+result is a line in docs/results/data/best_responses.jsonl, from which `publish` writes the tables of
 docs/results/best_responses.md. Exit code 1: a criterion is missed.
 """
 
@@ -65,11 +65,15 @@ def measure(name: str, folder: Path, request: ExploitRequest) -> list[Line]:
             "games": answer["games"], "best": answer["start"], "play": answer["play"], **rates,
             "incumbent": short_rate(answer["incumbent"]), "fresh": short_rate(answer["fresh"]),
             "fresh_share": round(answer["fresh"]["share"], 4), "exact": exact_of(answer),
-            "trials": [[trial["start"], trial["seed"], trial["steps"], trial["play"], round(trial["score"], 4)]
-                       for trial in answer["trials"]],
+            "trials": [trial_of(trial) for trial in answer["trials"]],
             "commit": commit,
         })  # fmt: skip
     return lines
+
+
+def trial_of(trial: Mapping[str, Any]) -> list[Any]:
+    """Kind, number, steps, play and score of a candidate in the games of the selection."""
+    return [trial["start"], trial["seed"], trial["steps"], trial["play"], round(trial["score"], 4)]
 
 
 def short_rate(rate: Mapping[str, Any]) -> list[float]:
@@ -117,8 +121,8 @@ def interval(rate: Sequence[float]) -> str:
 def described(line: Line) -> str:
     """What was searched: board or run, its seed, the role, the size of the search."""
     game = TITLES.get(line["game"], line["game"])
-    return (f"| {game} | {line['seed']} | {line['role']} | {line['budget'] / 1e6:g} M × {line['responses']} | "
-            f"{line['games']} ")
+    size = f"{line['budget'] / 1e6:g} M × {line['responses']}"
+    return f"| {game} | {line['seed']} | {line['role']} | {size} | {line['games']} "
 
 
 def verdict(line: Line) -> str:
@@ -131,22 +135,24 @@ def exact_table(lines: Sequence[Line]) -> list[str]:
             "| --- " * 12 + "|"]
     for line in lines:
         exact, share = line["exact"], gain_share(line)
-        part = "no gain is possible" if share is None else f"{share:.0%} of {exact['best'] - exact['incumbent']:.4f}"
-        text.append(f"{described(line)}| {exact['incumbent']:.4f} | {exact['found']:.4f} | {exact['best']:.4f} "
-                    f"| {part} | {verdict(line)} | {line['best']}, {line['play']} | {line['commit']} |")
+        gain = exact["best"] - exact["incumbent"]
+        part = "no gain is possible" if share is None else f"{share:.0%} of {gain:.4f}"
+        scores = " | ".join(f"{exact[key]:.4f}" for key in ("incumbent", "found", "best"))
+        text.append(f"{described(line)}| {scores} | {part} | {verdict(line)} "
+                    f"| {line['best']}, {line['play']} | {line['commit']} |")
     return text
 
 
 def share_table(lines: Sequence[Line]) -> list[str]:
-    text = ["| run | seed | role | steps × responses of a kind | n | incumbent | best fresh response | share | "
-            "at least 95 % | best of all | gain | commit |",
+    text = ["| run | seed | role | steps × responses of a kind | n | incumbent | best fresh response | share "
+            "| at least 95 % | best of all | gain | commit |",
             "| --- " * 12 + "|"]
     for line in lines:
-        best = interval([line["score"], line["low"], line["high"]])
+        best = f"{interval([line['score'], line['low'], line['high']])} ({line['best']}, {line['play']})"
         gain = f"{line['gain']:+.3f} [{line['gain_low']:+.3f}, {line['gain_high']:+.3f}]"
         text.append(f"{described(line)}| {interval(line['incumbent'])} | {interval(line['fresh'])} "
-                    f"| {line['fresh_share']:.0%} | {verdict(line)} | {best} ({line['best']}, {line['play']}) "
-                    f"| {gain} | {line['commit']} |")
+                    f"| {line['fresh_share']:.0%} | {verdict(line)} | {best} | {gain} "
+                    f"| {line['commit']} |")
     return text
 
 

@@ -99,7 +99,26 @@ def test_seed_study_is_a_table_of_its_own() -> None:
         "n = 1000 games an entry; rollbacks of the whole run."]
     study = shown[next(i for i, text in enumerate(shown) if text.startswith("### seed_sensitivity")) :]
     assert "2 seeds (1, 2)" in study[0] and not any("criterion" in text for text in study)
-    assert any(text.startswith("### w: 1 seed (47)") for text in shown)
+    assert any(text.startswith("### w with fewer steps than its 6,200,000: 1 seed (47)") for text in shown)
+
+
+def test_shortened_runs_are_named_and_missing_seeds_counted() -> None:
+    """A run with fewer steps than its recipe is never shown as the whole run."""
+    whole = line([(6_200_000, 0.5)]) | {"recipe": "x", "total_steps": 6_200_000}
+    part = line([(2_000_896, 0.5)]) | {"recipe": "x", "seed": 1, "total_steps": 2_000_000}
+    old = line([(2_000_896, 0.5)]) | {"recipe": "v"}
+    stopped = line([(3_000_000, 0.5)]) | {"recipe": "h", "total_steps": 6_200_000, "complete": False}
+    study = seed_study_line("seed_sensitivity", 1) | {"total_steps": 6_200_000}
+    shown = reproductions.tables([whole, part, old, stopped, study])
+    assert "| x | 6,200,000 | 0 | 1 (2.0 M) | 2 |" in shown
+    assert "| v | 6,200,000 | – | 0 (2.0 M) | 3 |" in shown
+    assert "| h | 6,200,000 | – | 0 (3.0 M) | 3 |" in shown
+    assert "| w | 6,200,000 | – | – | 3 |" in shown
+    assert "| seed_sensitivity | 1,700,000 (three phases) | 1 | – | 2 |" in shown
+    headings = [text for text in shown if text.startswith("### ")]
+    assert headings[0] == "### v with fewer steps than its 6,200,000: 1 seed (0), 2,000,896 steps"
+    assert headings[1].startswith("### x with fewer steps than its 6,200,000: 2 seeds (0, 1)")
+    assert headings[2] == "### h: 1 seed (0), 3,000,000 steps; not to the end: seed 0 at 3,000,000"
 
 
 def test_levels_count_until_two_million_steps() -> None:
@@ -148,7 +167,8 @@ def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
     # every level below was played again at the end
     assert [level for level, _, _ in result["kept"]] == list(range(levels.progress.level))
     shown = "\n".join(reproductions.tables([result]))
-    assert "### z1: 1 seed (47)" in shown and "| S1 | pursuer |" in shown and "not to the end" in shown
+    assert "### z1 with fewer steps than its 6,200,000: 1 seed (47)" in shown
+    assert "| S1 | pursuer |" in shown and "not to the end" in shown
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

@@ -29,6 +29,7 @@ from rematch.evaluation.evaluation import MatchResults  # noqa: E402
 from rematch.evaluation.statistics import wilson  # noqa: E402
 from rematch.reporting.status import status  # noqa: E402
 from rematch.storage.run_folder import Run  # noqa: E402
+from rematch.training import recipes  # noqa: E402
 
 PAGE, RESULTS = ROOT / "docs/results/reproductions.md", ROOT / "docs/results/data/reproductions.jsonl"
 NOT_EVALUATED = "– (no evaluation there)"
@@ -50,6 +51,7 @@ NAMES = ("ra1", "ra2", "v", "w", "x", "y", "z1", "z2", "h", "i", "seed_sensitivi
 SEED_STUDY, SAME_SETTINGS = "seed_sensitivity", ("w", "y")  # y: w with EWC and RND
 MANY_EVALUATIONS = ("ra1", "ra2", "pursuit")  # a row per evaluation would be too long; the others have phases
 SETTLED = 1_000_000  # steps from which a gap must be small: "after ~2M total steps, sustained"
+SEEDS = 3  # wanted of each run
 BY_TWO_MILLION = 2_010_000  # steps; rollouts are whole
 
 Line = dict[str, Any]
@@ -64,7 +66,8 @@ def gather(recipe: str, folder: Path) -> Line:
     events = [text for text in log if text.startswith(("ROLLBACK", "CURRICULUM"))]
     return {
         "recipe": recipe, "seed": config.seed, "steps": history[-1]["step"] if history else 0,
-        "rows": rows, "rollbacks": sum(t.startswith("ROLLBACK") for t in events),
+        "total_steps": config.total_steps, "rows": rows,
+        "rollbacks": sum(t.startswith("ROLLBACK") for t in events),
         "climbs": [t for t in events if t.startswith("CURRICULUM")],
         "verdict": history[-1]["verdict"] if history else "inconclusive: no evaluation",
         "complete": status(folder)["state"] == "complete", "finite": _finite(folder / "metrics.jsonl"),
@@ -189,8 +192,40 @@ def _longest_stretch(points: list[tuple[int, float]], limit: float) -> int:
 # --- tables -----------------------------------------------------------------------------------------------
 
 
+def recipe_steps(recipe: str) -> int:
+    return int(recipes.configure(recipe).total_steps)
+
+
+def is_shortened(line: Line) -> bool:
+    """Whether a run was started with fewer steps than its recipe has.
+
+    Lines of older runs do not hold their setting: it is their last step. Those of the seed study are whole.
+    """
+    if "total_steps" not in line and (line["recipe"] == SEED_STUDY or not line["complete"]):
+        return False
+    steps = int(line["total_steps"] if "total_steps" in line else line["steps"])
+    return steps < recipe_steps(line["recipe"])
+
+
+def coverage_table(lines: list[Line]) -> list[str]:
+    """Which runs exist: those with all steps of their recipe, those with fewer, and how many are missing."""
+    text = ["| run | steps of the recipe | seeds with all steps | seeds with fewer | missing of three |",
+            "| --- | --- | --- | --- | --- |"]  # fmt: skip
+    for recipe in NAMES:
+        runs = sorted((line for line in lines if line["recipe"] == recipe), key=lambda line: line["seed"])
+        fewer = [line for line in runs if is_shortened(line) or not line["complete"]]
+        whole = ", ".join(str(line["seed"]) for line in runs if line not in fewer)
+        steps = sorted({line["steps"] for line in fewer})
+        parts = [f"{', '.join(str(line['seed']) for line in fewer if line['steps'] == each)} "
+                 f"({each / 1e6:.1f} M)" for each in steps]  # fmt: skip
+        missing = max(0, SEEDS - len(runs) + len(fewer)) or "none"
+        total = "1,700,000 (three phases)" if recipe == SEED_STUDY else f"{recipe_steps(recipe):,}"
+        text.append(f"| {recipe} | {total} | {whole or '–'} | {'; '.join(parts) or '–'} | {missing} |")
+    return text
+
+
 def tables(lines: list[Line]) -> list[str]:
-    text: list[str] = []
+    text = ["", *coverage_table(lines)]
     for recipe in NAMES:
         runs = sorted((line for line in lines if line["recipe"] == recipe), key=lambda line: line["seed"])
         if not runs:
@@ -211,6 +246,8 @@ def heading(recipe: str, runs: list[Line]) -> str:
     unfinished = [f"seed {line['seed']} at {line['steps']:,}" for line in runs if not line["complete"]]
     seeds = ", ".join(str(line["seed"]) for line in runs)
     name = f"{recipe}, the seed study" if recipe == SEED_STUDY else recipe
+    if any(is_shortened(line) for line in runs):
+        name += f" with fewer steps than its {recipe_steps(recipe):,}"
     return (f"### {name}: {len(runs)} seed{'s' if len(runs) > 1 else ''} ({seeds}), "
             f"{max(line['steps'] for line in runs):,} steps"
             + (f"; not to the end: {', '.join(unfinished)}" if unfinished else ""))

@@ -15,7 +15,7 @@ from rematch.training.recipes import recipes
 PAGE = ROOT / "docs/results/requirements.md"
 ROWS = {"A": 47, "B": 17, "C": 45, "D": 68, "E": 82}  # requirements of each document
 VERDICTS = ("works", "differs", "not reached")
-OTHER_FOLDERS = ("compat/", "tools/", "docs/", "tests/")
+OTHER_FOLDERS = ("examples/", "compat/", "tools/", "docs/", "tests/")
 
 
 @cache

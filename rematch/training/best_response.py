@@ -47,7 +47,7 @@ MIN_SHARE = 0.95  # of the incumbent's score: a fresh response below it was too 
 PLAYS = ("sampled", "greedy")
 UNTRAINED = "untrained"  # the incumbent itself as a candidate
 BUDGET = 10_000_000  # steps
-METHOD = 2  # version of the training; stored responses of another version are trained again
+METHOD = 3  # version of the training; stored responses of another version are trained again
 
 
 Candidate = tuple[dict[str, Any], Any]  # an entry of "trials" in the result, and its player

@@ -125,12 +125,12 @@ def test_best_response_on_a_small_lattice_has_the_exact_gain(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("role", ["pursuer", "evader"])
 def test_lookahead_response_is_close_to_the_exact_one(role: str, tmp_path: Path) -> None:
-    """It uses the rules and the frozen player's action probabilities: 80 000 steps suffice."""
+    """It uses the rules and the frozen player's action probabilities: 20 000 steps suffice."""
     config = small("lattice", world__n=4, world__horizon=5, steps=8, games=128, network__hidden=(32,))
     frozen = frozen_of(config, tmp_path / "run")
     assert engine.start_kinds(frozen, role) == ["fresh", "incumbent", "ahead"]
     spec = frozen.make(1, 0, 0).spec
-    response = LookaheadResponse(frozen, response_config(config, 80_000, 0, spec), role, 7)
+    response = LookaheadResponse(frozen, response_config(config, 20_000, 0, spec), role, 7)
     before = engine.exact_scores(frozen, role, response.player)["exact"]["share_found"]
     response.search("ahead", lambda player: measured(frozen, role, player))
     exact = engine.exact_scores(frozen, role, response.player)["exact"]

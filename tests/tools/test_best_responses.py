@@ -66,6 +66,8 @@ def test_search_is_stored_and_a_miss_is_exit_code_1(tmp_path: Path, monkeypatch:
     for each in stored:
         assert each["exact"]["best"] >= each["exact"]["found"] - 1e-9
         assert {trial[0] for trial in each["trials"]} == {"untrained", "fresh", "incumbent", "ahead"}
+    with pytest.raises(ConfigError, match="expected one of pursuer, evader"):
+        best_responses.main([*words, "--role", "chaser"])
     capsys.readouterr()
     assert best_responses.main(words) == code  # read from the run, trained no second time
     assert "response" not in capsys.readouterr().out and best_responses.load_lines() == stored

@@ -49,8 +49,8 @@ RESPONSE_HYPERPARAMS = ((3.0, 0.5), (1.0, 0.1))
 LOW_ENTROPY = 1  # index of the hyperparameters for strong initial weights
 CONTINUOUS = 0.1  # factor on the entropy weight for continuous actions: their entropy has no upper bound
 EPOCHS = 4  # at least: data against frozen players does not become outdated
-# Four times the replay of the recipe `lookahead` finds more of the exact gain (docs/results/LOG.md).
-LOOKAHEAD_CONFIG = LookaheadConfig(replay_ratio=16.0, explore=0.2)
+# Eight times the replay of the recipe `lookahead` finds more of the exact gain (docs/results/LOG.md).
+LOOKAHEAD_CONFIG = LookaheadConfig(replay_ratio=32.0, explore=0.2)
 ROUNDS = (0.5, 0.25, 0.25)  # shares of the budget
 CHECKPOINTS = 5  # per round
 MIN_IMPROVEMENT = 0.01  # of the best checkpoint's score in a round; otherwise the response is finished

@@ -214,7 +214,7 @@ class Archive:
             if not self.succeeded[game]:
                 self.posteriors.update(number + 1, False)
             start = int(rollout.restart_stage[game, self.world.spec.stage.index(START)])
-            self.episode_start[game], self.succeeded[game] = self._usable(start), False
+            self.episode_start[game], self.succeeded[game] = self.usable(start), False
             self.start(int(self.episode_start[game])).visits += 1
         newest = {(t, game): name for t, game, name in rollout.events}
         for t, game, bundle in rollout.captured:
@@ -223,7 +223,7 @@ class Archive:
             self.add(bundle, bool(all_ended[t, game] == DECIDED), origin)
         return lines
 
-    def _usable(self, number: int) -> int:
+    def usable(self, number: int) -> int:
         """This start, or power-on if its savestate is in quarantine."""
         unusable = number >= 0 and self.starts[number].sha256 in self.world.library.quarantine
         return POWER_ON if unusable else number

@@ -30,6 +30,7 @@ from rematch.training.components.observation_summary import ObservationSummary
 from rematch.training.components.past_policies import PastPolicies
 from rematch.training.components.replays import Replays
 from rematch.training.components.rollout_metrics import RolloutMetrics
+from rematch.training.components.world_map import WorldMapRecord
 from rematch.training.components.world_state import WorldState
 
 COMPONENTS: tuple[type[Component], ...] = (
@@ -49,6 +50,7 @@ COMPONENTS: tuple[type[Component], ...] = (
     Learners,
     RolloutMetrics,
     EpisodeLog,
+    WorldMapRecord,
     Rollback,
     League,
     Exploiters,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]  # one record of results, as it is printed or written to JSON
 Draw = Callable[[Any, int, list[Any]], "Image"]  # (world, row, trail) -> a picture
+Place = tuple[int, int, int]  # map, y, x
 FindPlayer = Callable[..., Player]  # (name, world, rules, role) -> the player of that name
 
 
@@ -46,6 +47,19 @@ class Savestates:
     """The worlds of this game can store running games and start episodes from stored ones."""
 
     explorer: str  # name of the bot that explores at random
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldMap:
+    """The player walks on maps. A place is three numbers from 0 to 255: map, y, x; all are 0 before the game
+    has begun."""
+
+    columns: tuple[str, str, str]  # of the observation: map, y, x, each divided by 255
+    names: Callable[[Any], Mapping[int, str]]
+    """(settings) -> number of a map -> its name."""
+    follow: Callable[[Any, Any, Sequence[int], Callable[[], None]], Sequence[Place]]
+    """(world, savestate or None for power-on, inputs, before_input) -> the place at the start, and after each
+    input. It plays beside the games of the world; `before_input` may raise StopRequested."""
 
 
 @dataclass(frozen=True, kw_only=True)

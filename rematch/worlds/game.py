@@ -21,6 +21,7 @@ from rematch.worlds.capabilities import (
     Savestates,
     Search,
     Solver,
+    WorldMap,
 )
 
 
@@ -38,6 +39,7 @@ class Game(ABC):
     renderer: Renderer | None = None
     levels: Levels | None = None
     savestates: Savestates | None = None
+    world_map: WorldMap | None = None
     search: Search | None = None
     solver: Solver | None = None
     human: Human | None = None

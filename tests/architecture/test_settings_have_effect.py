@@ -57,8 +57,9 @@ ELSE |= dict.fromkeys(("ppo.temperature", "ppo.temperature_final"), ("lattice", 
 TOKENS = ("network.width", "network.heads", "network.layers", "network.dropout", "network.embedding")
 OWN_CODE = ("components", "reward_terms", "network.module")  # in tests/training/test_user_components.py
 ELSEWHERE_TESTED = (*TOKENS, *OWN_CODE, "network.device")
-# in tests/curriculum/test_savestate_archive.py: they need savestates
-SAVESTATES = ("savestates.", "explorers.", "demonstrations.", "demo_progress.", "milestones.")
+# in tests/curriculum/test_savestate_archive.py and tests/training/test_world_map.py: they need savestates
+SAVESTATES = ("savestates.", "explorers.", "demonstrations.", "demo_progress.", "milestones.",
+              "world_map.")
 
 # Those of dqn need a seat alone, with a picture and a map.
 ALONE = single_seat_worlds.SMALL | {"total_steps": 4 * 8 * 6, "evaluation.every": 6}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rematch.core.spec import Spec
@@ -12,17 +12,21 @@ from rematch.worlds.capabilities import (
     Defaults,
     FindPlayer,
     Human,
+    Place,
     Renderer,
     Row,
     Savestates,
+    WorldMap,
 )
 from rematch.worlds.game import Game
 from rematch.worlds.numpy_world import ScriptedPlayer
 
+from . import titles
 from .bots import BOTS, bot
+from .cartridge import ram_addresses
 from .cartridge.constants import TICKS
 from .config import Config
-from .emulator import pyboy_emulator
+from .emulator import hang_watch, pyboy_emulator
 from .world import NAME, GameboyWorld, make_spec
 
 if TYPE_CHECKING:
@@ -48,6 +52,29 @@ def play(words: Sequence[str], find_player: FindPlayer) -> int:
     return play_in_terminal(words)
 
 
+def map_names(config: Config) -> Mapping[int, str]:
+    return titles.find(config.rom, config.cartridge, config.cartridge_seed)[1].maps
+
+
+def follow(
+    world: GameboyWorld, start: Any, inputs: Sequence[int], before_input: Callable[[], None]
+) -> list[Place]:
+    """The places of inputs from a savestate (None: power-on), played on an emulator beside the games."""
+    emulator = pyboy_emulator.acquire(world.shared.rom)
+    try:
+        if start is not None:
+            emulator.load(world.library.emulator(start))
+        places = [ram_addresses.place(emulator.memory)]
+        for action in inputs:
+            before_input()
+            with hang_watch.limited():
+                emulator.press(action)
+            places.append(ram_addresses.place(emulator.memory))
+        return places
+    finally:
+        pyboy_emulator.release({0: emulator})
+
+
 def measure(seconds: float) -> tuple[Row, list[str]]:
     """The speed of the world and of PyBoy alone: a record, and lines to print."""
     from . import bench
@@ -65,6 +92,7 @@ class GameboyGame(Game):
     build = pyboy_emulator.pyboy_version()
     renderer = Renderer(draw=draw, steps_per_second=lambda config: 60.0 / TICKS)  # real time
     savestates = Savestates(explorer="wander")
+    world_map = WorldMap(columns=("map", "y", "x"), names=map_names, follow=follow)
     human = Human(play=play, settings=Config)
     benchmark = Benchmark(measure=measure, recipe=("small", 1000.0))
     defaults = Defaults(

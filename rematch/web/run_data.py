@@ -26,7 +26,8 @@ POINTS = 600  # points of a curve, at most
 SPARK = 40  # points of the small curve in the list of runs
 SERIES = 200  # curves of a run, at most
 LOG_BYTES = 1 << 15  # of the end of train.log
-WATCHED = ("metrics.jsonl", "history.json", "train.log", "match.gif", "lock", "report.html")
+WATCHED = ("metrics.jsonl", "history.json", "train.log", "match.gif", "lock", "report.html",
+           "world_map.json")
 FILMS = {"match.gif": "image/gif", "learning.png": "image/png"}
 NOT_CURVES = ("iteration", "step", "games")
 

@@ -76,7 +76,7 @@ class WorldMapRecord(Component):
         super().__init__(config, setup)
         role = setup.spec.role_of(0)
         self.role, self.map = role.name, setup.game.world_map
-        self.columns = find_columns(role, self.map.columns, "columns of the map")
+        self.place_columns = find_columns(role, self.map.columns, "columns of the map")
         self.start_column = setup.spec.stage.index(START)
         self.names: Mapping[int, str] = self.map.names(setup.config.world)
         games = setup.config.games
@@ -113,7 +113,7 @@ class WorldMapRecord(Component):
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
         track = rollout[self.role]
-        places = pack(np.rint(track.host("obs")[:, :, 0, self.columns] * SCALE))
+        places = pack(np.rint(track.host("obs")[:, :, 0, self.place_columns] * SCALE))
         visited, steps = np.unique(places, return_counts=True)
         for place, count in zip(visited.tolist(), steps.tolist()):
             if place:  # 0: the game has not begun
@@ -222,7 +222,7 @@ class WorldMapRecord(Component):
         marks = [{"sha256": start.sha256, "place": unpack(place)}
                  for start, place in zip(self.archive.starts, self.savestates) if place != UNKNOWN]
         trail = [unpack(place) for place in without_repeats(self.trail) if place]
-        lists = {"maps": maps, "games": games, "savestates": marks}
+        lists: dict[str, list[dict[str, Any]]] = {"maps": maps, "games": games, "savestates": marks}
         parts = [f'"{name}": [' + ",".join("\n" + json.dumps(row) for row in rows) + "\n]"
                  for name, rows in lists.items()]  # fmt: skip
         parts = [f'"step": {step}', *parts, f'"frontier": {json.dumps(trail)}']

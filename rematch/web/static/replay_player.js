@@ -99,9 +99,10 @@ function element(name, attributes) {
 
 /** A canvas that fills the width of its box and redraws when its size or the colours change. */
 export function stage(label, ratio, draw) {
+  let proportion = ratio;
   const canvas = h("canvas", {role: "img", "aria-label": label, class: "stage"});
   const paint = () => {
-    const width = canvas.clientWidth, height = Math.round(width * ratio), scale = Math.min(3, devicePixelRatio || 1);
+    const width = canvas.clientWidth, height = Math.round(width * proportion), scale = Math.min(3, devicePixelRatio || 1);
     if (!width) return;
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
@@ -113,7 +114,7 @@ export function stage(label, ratio, draw) {
   const watch = new ResizeObserver(paint), dark = matchMedia("(prefers-color-scheme: dark)");
   watch.observe(canvas);
   dark.addEventListener("change", paint);
-  return {canvas, paint, close() { watch.disconnect(); dark.removeEventListener("change", paint); }};
+  return {canvas, paint, setRatio(fresh) { proportion = fresh; paint(); }, close() { watch.disconnect(); dark.removeEventListener("change", paint); }};
 }
 
 export function colour(name) {

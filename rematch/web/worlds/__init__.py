@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from rematch.web.world_page import WorldPage
-from rematch.web.worlds import beasty, lattice, pursuit
+from rematch.web.worlds import beasty, gameboy, lattice, pursuit
 
-PAGES: tuple[WorldPage, ...] = (pursuit.PAGE, lattice.PAGE, beasty.PAGE)
+PAGES: tuple[WorldPage, ...] = (pursuit.PAGE, lattice.PAGE, beasty.PAGE, gameboy.PAGE)

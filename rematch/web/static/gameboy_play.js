@@ -1,0 +1,103 @@
+// A game that a person plays: the emulator runs beside the server; keys go there, the screen comes back.
+
+import {h, show} from "/static/elements.js";
+import {post} from "/static/replay_lists.js";
+
+const WIDTH = 160, HEIGHT = 144;
+const SHADES = [[22, 44, 40], [64, 104, 74], [142, 178, 104], [224, 240, 192]];
+const KEYS = {ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", s: "down", a: "left", d: "right", w: "up",
+  j: "a", x: "a", " ": "a", k: "b", z: "b", Enter: "start"};
+const NAMES = {down: "▼", left: "◀", right: "▶", up: "▲", a: "A", b: "B", start: "Start"};
+const LABELS = {down: "down", left: "left", right: "right", up: "up", a: "button A", b: "button B", start: "start"};
+
+/** Who plays in this window: the server holds one game for it. */
+function client() {
+  let name = sessionStorage.getItem("gameboy client");
+  if (!name) {
+    name = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    sessionStorage.setItem("gameboy client", name);
+  }
+  return name;
+}
+
+/** The screen with its buttons: {node, open(body, title), close()}. */
+export function console_(base, actions, mostAtOnce) {
+  let session = null, waiting = [], busy = false;
+  const screen = h("canvas", {class: "gb-screen", width: WIDTH, height: HEIGHT, role: "img", tabindex: "0", "aria-label": "screen of the game; keys: arrows, x for A, z for B, Enter for start"});
+  const title = h("h2", {}, "Screen"), facts = h("p", {class: "note", role: "status"}), problem = h("p", {class: "problem", role: "alert"});
+  const pad = h("div", {class: "gb-pad"}, ...["up", "left", "right", "down", "b", "a", "start"].map((name) =>
+    h("button", {type: "button", class: `gb-${name}`, "data-button": name, "aria-label": LABELS[name], disabled: true, onclick: () => press(name)}, NAMES[name])));
+  const help = h("p", {class: "note"}, "Choose a dot or a flag on the map, or a line of the lists. The game is yours from there: the training does not notice.");
+  const node = h("section", {class: "gb-console", "aria-label": "game"}, title, screen, facts, problem, pad, help);
+
+  function draw(state) {
+    const bytes = Uint8Array.from(atob(state.screen), (character) => character.charCodeAt(0));
+    const image = new ImageData(WIDTH, HEIGHT);
+    for (let pixel = 0; pixel < WIDTH * HEIGHT; pixel++) {
+      image.data.set([...SHADES[bytes[pixel >> 2] >> 2 * (pixel & 3) & 3], 255], 4 * pixel);
+    }
+    screen.getContext("2d").putImageData(image, 0, 0);
+    screen.dataset.place = state.place.join();
+    facts.textContent = `${state.map} ${state.place[2]}, ${state.place[1]} · badges ${state.badges} · level ${state.level} · ${state.milestones.length} milestones · ${state.actions} actions`
+      + (state.finished ? " · the hall of fame" : "") + (state.note ? ` · ${state.note}` : "");
+  }
+
+  function enable(on) {
+    pad.querySelectorAll("button").forEach((button) => { button.disabled = !on; });
+  }
+
+  function end(error) {
+    session = null;
+    waiting = [];
+    enable(false);
+    problem.textContent = error.message;
+  }
+
+  async function press(name) {
+    if (!session || waiting.length >= mostAtOnce) return;
+    waiting.push(actions.indexOf(name));
+    if (busy) return;
+    busy = true;
+    while (session && waiting.length) {
+      const sent = waiting.splice(0, mostAtOnce), here = session;
+      try {
+        const state = await post(`/api/worlds/gameboy/sessions/${here}/press`, {client: client(), actions: sent});
+        if (session === here) draw(state);
+      } catch (error) {
+        if (session === here) end(error);
+      }
+    }
+    busy = false;
+  }
+
+  screen.addEventListener("keydown", (event) => {
+    const name = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!name || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    press(name);
+  });
+
+  async function open(body, text) {
+    session = null;
+    waiting = [];
+    problem.textContent = "";
+    title.textContent = text;
+    facts.textContent = "starting the emulator";
+    enable(false);
+    try {
+      const state = await post(`${base}/open`, {client: client(), savestate: null, game: null, ...body});
+      session = state.session;
+      draw(state);
+      enable(true);
+    } catch (error) {
+      facts.textContent = "";
+      end(error);
+    }
+  }
+
+  function close() {
+    if (session) post(`/api/worlds/gameboy/sessions/${session}/close`, {client: client()}).catch(() => {});
+    session = null;
+  }
+  return {node, open, close, focus: () => screen.focus(), clear: () => show(facts)};
+}

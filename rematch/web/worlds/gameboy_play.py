@@ -11,6 +11,7 @@ import base64
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import threading
 import time
@@ -39,16 +40,22 @@ MOST_AT_ONCE = 8  # actions of a request
 ACTIONS_PER_SECOND = 40.0  # on average; a console makes 2.5
 MOST_REPLAYED = 10_000  # inputs that are replayed to show a game; they take about 1 ms each
 PATIENCE = 20.0  # seconds for one answer of the worker process
-NICENESS = 10
+NICENESS = 10  # of the worker process
+FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\n'\"]+/)*")  # of an absolute path
+
+
+def refused(error: Exception) -> Refused:
+    """The reason of an error for the page, without the folders of this machine."""
+    return Refused(clean(FOLDERS.sub("", str(error)))[:300])
 
 
 def world_settings(folder: Path) -> Any:
-    """The settings of a run's world; Refused with a reason that names no path of this machine."""
+    """The settings of a run's world."""
     try:
         with Run.open(folder, write=False) as run:
             return stored_config(run).world
     except ConfigError as error:
-        raise Refused(clean(str(error).replace(str(folder), folder.name))[:300]) from None
+        raise refused(error) from None
 
 
 class Console:
@@ -64,8 +71,7 @@ class Console:
             spec = emulator_pool.PoolSpec(rom, self.title.regions, 1)
             self.pool = emulator_pool.WorkerPool(spec, 1, PATIENCE)
         except ConfigError as error:
-            hidden = str(error).replace(config.rom, Path(config.rom).name) if config.rom else str(error)
-            raise Refused(clean(hidden)[:300]) from None
+            raise refused(error) from None
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, self.pool.workers[0].child.pid, NICENESS)
         self.reader, self.rom = Reader(self.title), hashlib.sha1(rom).hexdigest()
@@ -87,7 +93,7 @@ class Console:
             bundle = unpack(state_bytes(self.folder, stored), stored.file)
             state = checked_bytes(bundle, self.rom, pyboy_emulator.pyboy_version(), len(self.power_on))
         except (ConfigError, Unreadable, OSError, ValueError) as error:
-            raise Refused(clean(str(error).replace(str(self.folder), self.folder.name))[:300]) from None
+            raise refused(error) from None
         self._load(state)
 
     def restart(self) -> None:
@@ -126,7 +132,8 @@ class Session:
     def __init__(self, client: str, run: str, console: Console) -> None:
         self.id, self.client, self.run, self.console = secrets.token_hex(16), client, run, console
         self.lock = threading.Lock()
-        self.actions, self.allowance, self.used = 0, float(MOST_AT_ONCE), time.monotonic()
+        self.actions, self.used = 0, time.monotonic()
+        self.allowance = max(ACTIONS_PER_SECOND, MOST_AT_ONCE)  # actions that may come at once
         self.note = ""
 
     def press(self, actions: list[int]) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
-from rematch.web import server
+from support.served_pages import TOKEN, serving
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-TOKEN = "a-token-of-this-test"
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
 
 
@@ -26,23 +23,16 @@ def require_browser() -> None:
         pytest.skip("browser tests run with `make test-all`", allow_module_level=True)
     if not (CHROMIUM and DRIVER):
         missing = "chromium and chromedriver are not installed"
-        assert not os.environ.get("CI"), missing
+        if os.environ.get("CI"):
+            pytest.fail(missing, pytrace=False)
         pytest.skip(missing, allow_module_level=True)
 
 
 @contextmanager
 def served(root: Path) -> Iterator[str]:
     """The address of a server on this machine, with its token."""
-    listening = server.bind("127.0.0.1", 0)
-    port = listening.getsockname()[1]
-    app = server.make_app(root, TOKEN, server.host_names("127.0.0.1", port))
-    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
-    running = uvicorn.Server(config)
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{port}/?token={TOKEN}"
-    running.should_exit = True
-    thread.join(10)
+    with serving(root) as port:
+        yield f"http://127.0.0.1:{port}/?token={TOKEN}"
 
 
 @contextmanager

@@ -6,28 +6,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
+from support.browser import PHONE, accessibility_problems, chromium, prefer, require_browser, served, wait
 from support.tiny_run import SMALL
 
 import rematch
-from rematch.web import server
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-if not os.environ.get("REMATCH_BROWSER"):
-    pytest.skip("browser tests run with `make test-all`", allow_module_level=True)
-if not (CHROMIUM and DRIVER):
-    missing = "chromium and chromedriver are not installed"
-    assert not os.environ.get("CI"), missing
-    pytest.skip(missing, allow_module_level=True)
-TOKEN = "a-token-of-this-test"
+require_browser()
 
 
 @pytest.fixture(scope="module")
@@ -40,39 +30,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(root: Path) -> Iterator[str]:
-    listening = server.bind("127.0.0.1", 0)
-    port = listening.getsockname()[1]
-    app = server.make_app(root, TOKEN, server.host_names("127.0.0.1", port))
-    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
-    running = uvicorn.Server(config)
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{port}/?token={TOKEN}"
-    running.should_exit = True
-    thread.join(10)
+    with served(root) as text:
+        yield text
 
 
 @pytest.fixture
 def browser() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,1000"):
-        options.add_argument(argument)
-    options.binary_location = str(CHROMIUM)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(service=Service(str(DRIVER)), options=options)
-    yield driver
-    severe = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
-    driver.quit()
-    assert severe == []
-
-
-def wait(browser: Any, script: str) -> Any:
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    return WebDriverWait(browser, 20).until(lambda driver: driver.execute_script(f"return {script}"))
+    with chromium() as driver:
+        yield driver
 
 
 def open_run(browser: Any, address: str, name: str = "one") -> None:
@@ -108,13 +73,18 @@ def test_run_page_shows_curves_and_follows_the_run(browser: Any, address: str, r
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_fits_a_phone_in_both_colour_schemes(browser: Any, address: str, scheme: str) -> None:
-    feature = {"name": "prefers-color-scheme", "value": scheme}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+def test_list_and_run_page_fit_a_phone_in_both_colour_schemes(
+    browser: Any, address: str, scheme: str
+) -> None:
+    prefer(browser, scheme)
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+    browser.get(address)
+    wait(browser, "document.getElementById('main').dataset.ready === 'runs'")
+    assert wait(browser, "document.documentElement.scrollWidth <= 360")
+    assert accessibility_problems(browser) == []
     open_run(browser, address)
     assert wait(browser, "document.documentElement.scrollWidth <= 360")
+    assert accessibility_problems(browser) == []
     colours = browser.execute_script(
         "const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]")
     brightness = [sum(json.loads("[" + colour.partition("(")[2].rstrip(")") + "]")[:3]) for colour in colours]

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from support.served_pages import TOKEN, Client, serving
 from support.tiny_run import SMALL, flags
 
 import rematch
@@ -23,7 +23,6 @@ from rematch.core.errors import ConfigError
 from rematch.web import server
 from rematch.web.run_data import POINTS, RunData, curves
 
-TOKEN = "a-token-of-this-test"
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
@@ -34,34 +33,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Client:
-    """Requests to a server on this machine."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def get(
-        self, path: str, method: str = "GET", token: str | None = TOKEN, **headers: str
-    ) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        if token is not None:
-            sent.setdefault("Cookie", f"{server.COOKIE}={token}")
-        connection.putrequest(method, path, skip_host="Host" in sent)
-        for name, value in sent.items():
-            connection.putheader(name, value)
-        connection.endheaders()
-        response = connection.getresponse()
-        result = response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
-        connection.close()
-        return result
-
-    def json(self, path: str) -> Any:
-        status, _, body = self.get(path)
-        assert status == 200, (path, status, body[:200])
-        return json.loads(body)
-
-
 @pytest.fixture
 def root(tmp_path: Path, trained: Path) -> Path:
     shutil.copytree(trained, tmp_path / "runs/one")
@@ -70,17 +41,8 @@ def root(tmp_path: Path, trained: Path) -> Path:
 
 @pytest.fixture
 def client(root: Path) -> Iterator[Client]:
-    listening = server.bind("127.0.0.1", 0)
-    port = listening.getsockname()[1]
-    app = server.make_app(root, TOKEN, server.host_names("127.0.0.1", port))
-    running = uvicorn.Server(
-        uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
-    )
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    yield Client(port)
-    running.should_exit = True
-    thread.join(10)
+    with serving(root) as port:
+        yield Client(port)
 
 
 # --- what it shows -----------------------------------------------------------------------------------------
@@ -103,15 +65,15 @@ def test_list_and_run_show_what_the_folder_holds(client: Client, root: Path) -> 
     assert columns["step"] == [row["step"] for row in logged]
     assert columns["series"]["pursuer/entropy"] == [row["pursuer/entropy"] for row in logged]
     assert client.json(f"/api/runs/{entry['id']}/log")["lines"][-1].startswith("Verdict")
-    status, headers, body = client.get(f"/api/runs/{entry['id']}/film/match.gif")
+    status, headers, body = client.send(f"/api/runs/{entry['id']}/film/match.gif")
     assert (status, headers["content-type"]) == (200, "image/gif") and body.startswith(b"GIF8")
 
 
 def test_page_and_its_files_are_served(client: Client) -> None:
-    status, headers, body = client.get("/")
+    status, headers, body = client.send("/")
     assert status == 200 and headers["content-type"].startswith("text/html") and b"/static/app.js" in body
     for name, kind in server.STATIC.items():
-        status, headers, body = client.get(f"/static/{name}")
+        status, headers, body = client.send(f"/static/{name}")
         assert status == 200 and headers["content-type"].startswith(kind) and body
         assert b"http://" not in body.replace(b"http://www.w3.org", b"") or name == "uplot.js"
 
@@ -157,14 +119,14 @@ def test_train_serves_its_run_and_ends_the_server(tmp_path: Path, monkeypatch: A
     assert first.startswith("runs: http://127.0.0.1:") and "?token=" in first
     port = int(first.partition("127.0.0.1:")[2].partition("/")[0])
     with pytest.raises(OSError):
-        Client(port).get("/")
+        Client(port).send("/")
 
 
 # --- what it refuses ---------------------------------------------------------------------------------------
 
 
 def test_address_sets_the_token_as_a_cookie(client: Client) -> None:
-    status, headers, _ = client.get(f"/?token={TOKEN}", token=None)
+    status, headers, _ = client.send(f"/?token={TOKEN}", token=None)
     assert status == 303 and headers["location"] == "/"
     cookie = headers["set-cookie"].lower()
     assert (
@@ -203,7 +165,7 @@ def test_three_hundred_attacks_are_refused(client: Client) -> None:
     for path, attack in itertools.product(paths, attacks):
         if path[1:2] in ("", "?") and "Sec_Fetch_Site" in attack:
             continue  # following a link from another site to the page is no attack
-        status, headers, body = client.get(path, **attack)
+        status, headers, body = client.send(path, **attack)
         allowed = (404,) if path == "/nothing" and attack == {"method": "POST"} else (400, 403, 405, 421)
         assert status in allowed, (path, attack, status)
         assert "content-security-policy" in headers or status == 400
@@ -216,7 +178,7 @@ def test_three_hundred_attacks_are_refused(client: Client) -> None:
               f"/api/runs/{entry['id']}/film/{{}}", "/{}", "/api/{}",
               f"/api/runs/{entry['id']}/{{}}"]  # fmt: skip
     for place, escape in itertools.product(places, escapes):
-        status, _, body = client.get(place.format(escape))
+        status, _, body = client.send(place.format(escape))
         assert status in (400, 404), (place, escape, status)
         assert b"root:" not in body and b"total_steps" not in body
         count += 1
@@ -226,7 +188,7 @@ def test_three_hundred_attacks_are_refused(client: Client) -> None:
 
 def test_answers_carry_the_security_headers(client: Client) -> None:
     for path in ("/", "/api/runs", "/static/app.js", "/nothing"):
-        _, headers, _ = client.get(path)
+        _, headers, _ = client.send(path)
         for name, value in server.HEADERS.items():
             assert headers[name.lower()] == value
     policy = server.HEADERS["Content-Security-Policy"]
@@ -293,17 +255,17 @@ def test_damaged_files_are_reported_and_the_rest_is_shown(
         path.write_bytes(content[damage])
     for entry in client.json("/api/runs")["runs"]:
         for part in ("", "/curves", "/log"):
-            status, _, body = client.get(f"/api/runs/{entry['id']}{part}")
+            status, _, body = client.send(f"/api/runs/{entry['id']}{part}")
             assert status == 200 and b"root:" not in body, (part, body[:300])
             json.loads(body)
-        assert client.get(f"/api/runs/{entry['id']}/film/match.gif")[0] in (200, 404)
+        assert client.send(f"/api/runs/{entry['id']}/film/match.gif")[0] in (200, 404)
 
 
 def test_run_deleted_while_shown_is_reported(client: Client, root: Path) -> None:
     (entry,) = client.json("/api/runs")["runs"]
     client.json(f"/api/runs/{entry['id']}")
     shutil.rmtree(root / "one")
-    status, _, body = client.get(f"/api/runs/{entry['id']}")
+    status, _, body = client.send(f"/api/runs/{entry['id']}")
     assert status == 404 and body == b"there is no such run (any more)"
     assert client.json("/api/runs")["runs"] == []
 

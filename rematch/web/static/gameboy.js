@@ -44,7 +44,7 @@ export async function page(main, {run}) {
     const games = data.games.map((one) => h("li", {}, button({"data-game": one.game, disabled: !one.replayable}, one.group, `Game ${one.game}`,
       `${where(one.path.at(-1))} · ${one.group}${one.actions === null ? " · began before the run" : ` · ${one.actions} actions`}`, {game: one.game})));
     const states = [...data.savestates].reverse().map((one) => h("li", {}, button({"data-savestate": one.id}, one.group, one.milestone,
-      `${where(one.place)} · step ${short(one.step)} · ${one.reached} milestones · ${one.successes} of ${one.visits} episodes went on`, {savestate: one.id})));
+      `${where(one.place)} · step ${short(one.step)} · ${one.reached === 1 ? "1 milestone" : `${one.reached} milestones`} · ${one.successes} of ${one.visits} episodes went on`, {savestate: one.id})));
     const start = h("li", {}, button({"data-start": "1"}, "early", "Power-on", "the initial state of the game", {start: true}));
     const open = new Map([...lists.querySelectorAll("ol")].map((node) => [node.id, node.scrollTop]));
     const list = (id, children) => h("ol", {class: "games", id, tabindex: "0", "aria-label": id === "gb-games" ? "games" : "savestates"}, ...children);

@@ -56,7 +56,7 @@ export function worldMap(choose) {
     pen.strokeStyle = colour("--line");
     pen.fillRect(panel.left, panel.top, panel.width, panel.height);
     const most = Math.log(1 + Math.max(1, ...panel.tiles.map((tile) => tile[2])));
-    const low = rgb("--heat0"), high = rgb("--heat1");
+    const low = rgb("--tile0"), high = rgb("--tile1");
     for (const [y, x, steps] of panel.tiles) {
       const heat = 0.15 + 0.6 * Math.log(1 + steps) / most;
       pen.fillStyle = `rgb(${low.map((c, i) => Math.round(c + heat * (high[i] - c))).join(" ")})`;

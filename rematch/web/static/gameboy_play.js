@@ -1,6 +1,6 @@
 // A game that a person plays: the emulator runs beside the server; keys go there, the screen comes back.
 
-import {h, show} from "/static/elements.js";
+import {h} from "/static/elements.js";
 import {post} from "/static/replay_lists.js";
 
 const WIDTH = 160, HEIGHT = 144;
@@ -95,9 +95,11 @@ export function console_(base, actions, mostAtOnce) {
     }
   }
 
-  function close() {
-    if (session) post(`/api/worlds/gameboy/sessions/${session}/close`, {client: client()}).catch(() => {});
-    session = null;
+  function leave() {  // also when the window closes: then only a request with keepalive arrives
+    if (!session) return;
+    fetch(`/api/worlds/gameboy/sessions/${session}/close`, {method: "POST", keepalive: true, headers: {"Content-Type": "application/json"}, body: JSON.stringify({client: client()})}).catch(() => {});
+    end(new Error(""));
   }
-  return {node, open, close, focus: () => screen.focus(), clear: () => show(facts)};
+  addEventListener("pagehide", leave);
+  return {node, open, focus: () => screen.focus(), close() { removeEventListener("pagehide", leave); leave(); }};
 }

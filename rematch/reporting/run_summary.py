@@ -41,6 +41,7 @@ from rematch.training.best_response import BUDGET
 from rematch.training.config import defaults_of, no_effect
 from rematch.training.recipes import stored_config
 from rematch.training.trained_run import with_available_device, world_builder
+from rematch.worlds import registry
 
 Row = dict[str, Any]
 
@@ -59,7 +60,7 @@ class Folder:
         self.path, self.problems = path, list[str]()
         self.config: Config | None = self.attempt(self._config)
         config = self.config
-        self.spec = self.attempt(lambda: world_builder(config)(1, 0, 0).spec) if config else None
+        self.spec = self.attempt(lambda: registry.find(config.game).spec(config.world)) if config else None
         self.rows: list[Row] = self.attempt(lambda: untrusted_folder.history(path)) or []
         self.evaluations: list[Evaluation] = self.attempt(lambda: read_history(self.rows)) or []
         metrics = self.attempt(lambda: untrusted_folder.json_lines(path, "metrics.jsonl"))

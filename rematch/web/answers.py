@@ -20,7 +20,9 @@ MOST_BODY = 1 << 16  # bytes of a request
 
 
 def answer(value: Any) -> Response:
-    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
+    """A JSON value as a response; bytes are JSON already."""
+    text = value if isinstance(value, bytes) else json.dumps(value, allow_nan=False)
+    return Response(text, media_type="application/json")
 
 
 def reading(read: Callable[[Request], Any]) -> Endpoint:

@@ -6,8 +6,11 @@ A client never names a path: runs have identifiers, digests of their place in th
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -19,17 +22,19 @@ from rematch.reporting import run_summary, untrusted_folder
 from rematch.reporting.untrusted_folder import Unreadable
 from rematch.verbs import runs
 from rematch.web.jobs import Jobs
+from rematch.web.metric_columns import MetricColumns
 
 Json = dict[str, Any]
 
 POINTS = 600  # points of a curve, at most
 SPARK = 40  # points of the small curve in the list of runs
-SERIES = 200  # curves of a run, at most
+LOOK = 0.9  # seconds between two looks at the run folders
+MOST_CACHED, MOST_FOLLOWED = 2000, 50  # values in memory; runs whose metrics are in memory
+METRICS = ("metrics.jsonl",)
 LOG_BYTES = 1 << 15  # of the end of train.log
 WATCHED = ("metrics.jsonl", "history.json", "train.log", "match.gif", "lock", "report.html",
            "world_map.json")
 FILMS = {"match.gif": "image/gif", "learning.png": "image/png"}
-NOT_CURVES = ("iteration", "step", "games")
 
 
 class UnknownRun(Exception):
@@ -43,7 +48,10 @@ class RunData:
         self.root = root
         self._folders: dict[str, Path] = {}
         self._cache: dict[tuple[str, str], tuple[Any, Json]] = {}
-        self._lock = threading.Lock()
+        self._lock, self._looking = threading.Lock(), threading.Lock()
+        self._making: dict[tuple[str, str], threading.Lock] = {}  # one thread makes a value, others wait
+        self._metrics: dict[str, MetricColumns] = {}
+        self._versions: tuple[float, dict[str, str]] = (-math.inf, {})
         self.jobs = Jobs()
 
     # --- all runs ---
@@ -82,8 +90,15 @@ class RunData:
         return {"root": clean(str(self.root))[:200], "runs": entries}
 
     def versions(self) -> dict[str, str]:
-        """identifier -> a text that changes whenever a watched file of the run changes."""
-        return {run: version(folder, WATCHED) for run, folder in self.scan().items()}
+        """identifier -> a text that changes whenever a watched file of the run changes.
+
+        All open pages share one look at the folders per LOOK seconds.
+        """
+        with self._looking:
+            if time.monotonic() - self._versions[0] >= LOOK:
+                found = {run: version(folder, WATCHED) for run, folder in self.scan().items()}
+                self._versions = time.monotonic(), found
+            return self._versions[1]
 
     # --- one run ---
 
@@ -103,8 +118,20 @@ class RunData:
     def curves(self, run: str) -> Json:
         """The logged metrics as columns over steps, at most POINTS points each."""
         folder = self.folder(run)
-        columns: Json = self._cached(run, "curves", ("metrics.jsonl",), partial(curves, folder))
+        columns: Json = self._cached(run, "curves", METRICS, partial(self._curves, run, folder))
         return columns
+
+    def curves_text(self, run: str) -> bytes:
+        """The JSON text of `curves`, which is made once for all open pages."""
+        text: bytes = self._cached(run, "curves text", METRICS,
+                                   lambda: json.dumps(self.curves(run), allow_nan=False).encode())
+        return text
+
+    def _curves(self, run: str, folder: Path) -> Json:
+        columns = self._metrics.setdefault(run, MetricColumns())
+        while len(self._metrics) > MOST_FOLLOWED:
+            del self._metrics[next(iter(self._metrics))]
+        return curves(folder, columns)
 
     def log(self, run: str) -> Json:
         """The last lines of train.log."""
@@ -134,28 +161,30 @@ class RunData:
 
     def cached_file(self, path: Path, make: Callable[[], Any]) -> Any:
         """The value of `make`, again only after a file below a run has changed."""
-        stamp = version(path.parent, (path.name,))
-        with self._lock:
-            cached = self._cache.get((str(path), "file"))
-        if cached is not None and cached[0] == stamp:
-            return cached[1]
-        return self._store((str(path), "file"), stamp, make())
+        return self._value((str(path), "file"), lambda: version(path.parent, (path.name,)), make)
 
     def _cached(self, run: str, kind: str, files: tuple[str, ...], make: Callable[[], Any]) -> Any:
         """The value of `make`, again only after one of the files has changed."""
-        stamp = version(self._folders.get(run, self.root), files)
-        with self._lock:
-            cached = self._cache.get((run, kind))
-        if cached is not None and cached[0] == stamp:
-            return cached[1]
-        return self._store((run, kind), stamp, make())
+        folder = self._folders.get(run, self.root)
+        return self._value((run, kind), lambda: version(folder, files), make)
 
-    def _store(self, key: tuple[str, str], stamp: str, value: Any) -> Any:
+    def _value(self, key: tuple[str, str], stamp: Callable[[], str], make: Callable[[], Any]) -> Any:
         with self._lock:
-            self._cache[key] = stamp, value
-            while len(self._cache) > 2000:
-                del self._cache[next(iter(self._cache))]
-        return value
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            now = stamp()
+            with self._lock:
+                cached = self._cache.get(key)
+            if cached is not None and cached[0] == now:
+                return cached[1]
+            value = make()
+            with self._lock:
+                self._cache[key] = now, value
+                while len(self._cache) > MOST_CACHED:
+                    oldest = next(iter(self._cache))
+                    del self._cache[oldest]
+                    self._making.pop(oldest, None)
+            return value
 
 
 def identifier(root: Path, folder: Path) -> str:
@@ -210,24 +239,16 @@ def summary(folder: Path) -> Json:
     return {key: facts[key] for key in keys}
 
 
-def curves(folder: Path) -> Json:
+def curves(folder: Path, columns: MetricColumns | None = None) -> Json:
     """Columns of metrics.jsonl: {"step": [...], "series": {name: [...]}}; None where a row lacks a value."""
+    columns = MetricColumns() if columns is None else columns
     try:
-        rows, damaged = untrusted_folder.json_lines(folder, "metrics.jsonl")
+        columns.update(folder / "metrics.jsonl")
     except Unreadable as error:
         return {"step": [], "series": {}, "problem": str(error)}
-    rows = [row for row in rows if isinstance(row.get("step"), int)]
-    stride = -(-len(rows) // POINTS) or 1
-    chosen = rows[::-stride][::-1]
-    names = [name for name in dict.fromkeys(key for row in chosen for key in row) if name not in NOT_CURVES]
-    series = {}
-    for name in names[:SERIES]:
-        column = [row.get(name) for row in chosen]
-        if any(isinstance(value, int | float) and not isinstance(value, bool) for value in column):
-            series[clean(name)[:80]] = [number(value) for value in column]
-    problem = f"{damaged} lines of metrics.jsonl could not be read" if damaged else ""
-    return {"step": [row["step"] for row in chosen], "series": series, "problem": problem}
-
-
-def number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    count = len(columns.step)
+    stride = -(-count // POINTS) or 1
+    chosen = range(count - 1, -1, -stride)[::-1]
+    series = {clean(name)[:80]: values for name, values in columns.rows(chosen).items()}
+    problem = f"{columns.damaged} lines of metrics.jsonl could not be read" if columns.damaged else ""
+    return {"step": [columns.step[index] for index in chosen], "series": series, "problem": problem}

@@ -117,6 +117,9 @@ def make_app(root: Path, token: str, hosts: frozenset[str]) -> ASGIApp:
             return PlainTextResponse("no such file", 404)
         return Response(static_file(name), media_type=f"{STATIC[name]}; charset=utf-8")
 
+    def curves(request: Request) -> bytes:
+        return data.curves_text(request.path_params["run"])
+
     async def film(request: Request) -> Response:
         parameters = request.path_params
         try:
@@ -140,7 +143,7 @@ def make_app(root: Path, token: str, hosts: frozenset[str]) -> ASGIApp:
         Route("/play/{world}", play),
         Route("/api/runs", reading(lambda request: data.list())),
         Route("/api/runs/{run}", reading(lambda request: data.run(request.path_params["run"]))),
-        Route("/api/runs/{run}/curves", reading(lambda request: data.curves(request.path_params["run"]))),
+        Route("/api/runs/{run}/curves", reading(curves)),
         Route("/api/runs/{run}/log", reading(lambda request: data.log(request.path_params["run"]))),
         Route("/api/runs/{run}/film/{name}", film),
         Route("/api/events", events),

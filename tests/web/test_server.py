@@ -273,7 +273,7 @@ def test_run_deleted_while_shown_is_reported(client: Client, root: Path) -> None
 def test_results_are_read_again_only_after_a_change(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, reads = RunData(root), []
     (run,) = data.scan()
-    monkeypatch.setattr("rematch.web.run_data.curves", lambda folder: reads.append(folder) or {"step": []})
+    monkeypatch.setattr("rematch.web.run_data.curves", lambda *arguments: reads.append(arguments) or {"step": []})
     for _ in range(3):
         data.curves(run)
     assert len(reads) == 1

@@ -7,6 +7,9 @@ import {runsPage} from "/static/runs_page.js";
 const main = document.getElementById("main"), live = document.getElementById("live"), trail = document.getElementById("trail");
 let drawing = false, again = false;
 let open = null;  // what a world's page has returned: {changed(), close()}
+const PACE = 4000;
+let stale = false;  // whether the page shows an older state of the files
+let waiting = 0, refreshed = -PACE;  // a timer, and the time of the last redraw
 let pages = null;  // the pages of worlds: [{world, title, without_run, styles}]
 
 function route() {
@@ -68,11 +71,25 @@ function listen() {
   events.onmessage = (message) => {
     const {changed} = JSON.parse(message.data), here = route();
     if (!changed.length || (here.page !== "runs" && !changed.includes(here.run))) return;
-    if (open?.changed) open.changed();
-    else draw();
+    refresh();
   };
 }
 
+/** Show what has changed: at once, but at most every PACE milliseconds, and not in a hidden tab. */
+function refresh() {
+  const due = refreshed + PACE - performance.now();
+  if (document.hidden || due > 0) {
+    if (!waiting && !document.hidden) waiting = setTimeout(() => { waiting = 0; refresh(); }, due);
+    stale = true;
+    return;
+  }
+  refreshed = performance.now();
+  stale = false;
+  if (open?.changed) open.changed();
+  else draw();
+}
+
+document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) refresh(); });
 addEventListener("hashchange", () => { main.focus(); draw(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!open) draw(); });
 draw();

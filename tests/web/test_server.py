@@ -273,7 +273,8 @@ def test_run_deleted_while_shown_is_reported(client: Client, root: Path) -> None
 def test_results_are_read_again_only_after_a_change(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, reads = RunData(root), []
     (run,) = data.scan()
-    monkeypatch.setattr("rematch.web.run_data.curves", lambda *arguments: reads.append(arguments) or {"step": []})
+    made = lambda *arguments: reads.append(arguments) or {"step": []}  # noqa: E731
+    monkeypatch.setattr("rematch.web.run_data.curves", made)
     for _ in range(3):
         data.curves(run)
     assert len(reads) == 1

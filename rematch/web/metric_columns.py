@@ -6,6 +6,7 @@ links are not followed, and sizes are bounded.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from array import array
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rematch.reporting.untrusted_folder import LARGEST, Unreadable, loads
+from rematch.reporting.untrusted_folder import LARGEST, LARGEST_NUMBER, Unreadable
 
 MOST_COLUMNS = 200
 CHECKED = 256  # bytes before the present end that must be unchanged: a run that was resumed rewrites its log
@@ -71,16 +72,18 @@ class MetricColumns:
 
     def _add(self, line: bytes) -> None:
         try:
-            row: Any = loads(line)
-        except ValueError:
+            row: Any = json.loads(line)
+        except (ValueError, RecursionError):
             row = None
         self.damaged += not isinstance(row, dict)
-        if not isinstance(row, dict) or type(row.get("step")) is not int:
+        if not isinstance(row, dict) or type(row.get("step")) is not int or abs(row["step"]) > LARGEST_NUMBER:
             return
         count = len(self.step)
         self.step.append(row["step"])
         for name, value in row.items():
-            if name in NOT_COLUMNS or isinstance(value, bool) or not isinstance(value, int | float):
+            if name in NOT_COLUMNS or type(value) not in (float, int):
+                continue
+            if not -LARGEST_NUMBER < value < LARGEST_NUMBER:  # nan too
                 continue
             column = self.columns.get(name)
             if column is None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import CHROMIUM, DRIVER, browser, prefer, wait
 
 from support.served_pages import TOKEN, serving
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+__all__ = ["prefer", "wait"]
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
 
 
@@ -38,37 +38,10 @@ def served(root: Path) -> Iterator[str]:
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A browser without a window; an error in its console fails the test."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,1000"):
-        options.add_argument(argument)
-    options.binary_location = str(CHROMIUM)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(service=Service(str(DRIVER)), options=options)
-    try:
+    with browser() as driver:
         yield driver
         severe = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
-    finally:
-        driver.quit()
     assert severe == []
-
-
-def prefer(browser: Any, scheme: str = "light", still: bool = True) -> None:
-    """Set the user's preferences: colour scheme, and reduced motion."""
-    features = [
-        {"name": "prefers-color-scheme", "value": scheme},
-        {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"},
-    ]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-
-def wait(browser: Any, script: str) -> Any:
-    """The value of an expression on the page, once it is true."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    return WebDriverWait(browser, 20).until(lambda driver: driver.execute_script(f"return {script}"))
 
 
 def accessibility_problems(browser: Any) -> list[str]:

@@ -1,0 +1,57 @@
+"""tools/checks/page_speed.py: the long run is one that the page shows, and a page loads what the page loads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+
+import page_speed
+import pytest
+from support.served_pages import TOKEN, serving
+
+from rematch.web.run_data import POINTS, RunData
+
+pytestmark = pytest.mark.usefixtures("blank_pictures")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    page_speed.write_long_run(folder / "long", 1_000_000)
+    return folder
+
+
+def test_long_run_is_shown_with_all_its_parts(root: Path) -> None:
+    data = RunData(root)
+    (run,) = data.scan()
+    shown, curves = data.run(run), data.curves(run)
+    rows = (root / "long/metrics.jsonl").read_text().splitlines()
+    assert len(rows) == 976 and shown["problems"] == [] and shown["total_steps"] == 1_000_000
+    assert len(shown["evaluations"]) >= page_speed.EVALUATIONS
+    assert POINTS // 2 < len(curves["step"]) <= POINTS and curves["step"][-1] == 976 * 1024
+    assert len(curves["series"]) > 20 and shown["films"] == ["match.gif", "learning.png"]
+
+
+def test_page_client_waits_for_events_and_loads_three_parts(root: Path) -> None:
+    run = next(iter(RunData(root).scan()))
+
+    async def follow(port: int) -> int:
+        page = page_speed.Page(port, f"rematch_token={TOKEN}", run)
+        task = asyncio.create_task(page.follow())
+        await asyncio.sleep(0.7)
+        with (root / "long/metrics.jsonl").open("a") as log:
+            log.write(json.dumps({"iteration": 977, "step": 977 * 1024}) + "\n")
+        for _ in range(200):
+            await asyncio.sleep(0.05)
+            if page.requests:
+                break
+        await asyncio.sleep(0.5)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return page.requests
+
+    with serving(root) as port:
+        assert asyncio.run(follow(port)) == 3

@@ -1,0 +1,219 @@
+"""Makes the pictures of README.md and docs/: films and curves of real runs, and the page in light and dark.
+
+    python tools/setup/make_pictures.py [--runs runs] [--train] [--only match learning small survival page]
+
+Runs are taken from the folder of runs: `pursuit` (its film and its curves), `quick` (the page of a run, a
+replay) and `small` (the world map). With --train those that are missing are trained first: 28, 2 and 100
+minutes on an idle machine of two cores. The picture `survival` is drawn from docs/results/data, `small` is a
+film of the agent that comes with Rematch. The page needs chromium and chromedriver. Each picture is written
+as a whole to docs/results/images/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "checks"))
+
+import chromium
+from page_speed import served
+
+from rematch.web.run_data import identifier
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = ROOT / "docs/results/images"
+RECIPES = {  # run -> words of `rematch train`
+    "pursuit": ("pursuit", "--threads", "1", "--seed", "0"),
+    "quick": ("quick", "--seed", "0"),
+    "small": ("small", "--seed", "0", "--max-minutes", "100"),
+}
+AGENT = ROOT / "rematch/worlds/gameboy/agent.safetensors"
+COLOURS = 128  # of a picture of the page
+READY = "document.getElementById('main').dataset.ready"
+
+
+class Missing(Exception):
+    """What is needed for a picture, and how to get it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shot:
+    """A picture of the page."""
+
+    name: str  # page_NAME_light.png and page_NAME_dark.png
+    run: str  # the run that it shows; "": none
+    address: str  # behind #; {run} is the identifier of the run
+    ready: str  # JavaScript that is true once everything is drawn
+    before: str = ""  # JavaScript that is run first, when the page is open
+    height: int = 820  # pixels; the width is 1280
+
+
+SHOTS = (
+    Shot(name="run", run="quick", address="/run/{run}",
+         ready="document.querySelectorAll('.chart canvas').length >= 6", height=900),
+    Shot(name="replay", run="quick", address="/run/{run}/pursuit",
+         before="const r = document.querySelector('.player input[type=range]');"
+                "r.value = Math.round(r.max / 2); r.dispatchEvent(new Event('input'));",
+         ready="document.querySelector('.step-label').textContent.startsWith('step ')"),
+    Shot(name="map", run="small", address="/run/{run}/gameboy",
+         before="document.querySelectorAll('[data-savestate]')[0].click();",
+         ready="document.querySelector('.gb-screen').dataset.place !== undefined"),
+    Shot(name="beasty", run="", address="/world/beasty",
+         before="document.querySelector('.bb-actions button').click();",
+         ready="document.querySelectorAll('.bb-live, .bb-log').length >= 2"),
+)  # fmt: skip
+
+
+# --- the page -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def linked(runs: Path) -> Iterator[Path]:
+    """A temporary folder with links to the runs: games that are played for a picture are not stored there."""
+    with tempfile.TemporaryDirectory(prefix="rematch-pictures-") as temporary:
+        for name in RECIPES:
+            if (runs / name).is_dir():
+                (Path(temporary) / name).symlink_to((runs / name).resolve())
+        yield Path(temporary)
+
+
+def page(runs: Path) -> Iterator[tuple[str, bytes]]:
+    """All pictures of the page, in both colour schemes."""
+    if not (chromium.CHROMIUM and chromium.DRIVER):
+        raise Missing("the page needs chromium and chromedriver")
+    for name in {shot.run for shot in SHOTS} - {""}:
+        existing(runs, name)
+    with linked(runs) as folder, served(folder) as (address, _):
+        for shot in SHOTS:
+            for scheme in ("light", "dark"):
+                with chromium.browser() as driver:
+                    picture = take(driver, address, folder / shot.run, shot, scheme)
+                yield f"page_{shot.name}_{scheme}.png", smaller(picture)
+
+
+def take(driver: Any, address: str, run_folder: Path, shot: Shot, scheme: str) -> bytes:
+    chromium.prefer(driver, scheme)
+    chromium.resize(driver, 1280, shot.height)
+    driver.get(address)
+    chromium.wait(driver, f"{READY} === 'runs'", 60)
+    run = identifier(run_folder.parent, run_folder)
+    driver.execute_script(f"location.hash = '#{shot.address.format(run=run)}'")
+    chromium.wait(driver, f"{READY} !== 'runs'", 60)
+    time.sleep(2.0)  # pictures and canvases
+    if shot.before:
+        driver.execute_script(shot.before)
+    chromium.wait(driver, shot.ready, 60)
+    time.sleep(2.0)
+    picture: bytes = driver.get_screenshot_as_png()
+    return picture
+
+
+def smaller(png: bytes) -> bytes:
+    """The picture with few colours: a third of the bytes."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    image = Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    image.save(out, "PNG", optimize=True)
+    return out.getvalue()
+
+
+# --- films and curves ---------------------------------------------------------------------------------------
+
+
+def existing(runs: Path, name: str) -> Path:
+    if not (runs / name / "config.yaml").is_file():
+        command = f"rematch train {' '.join(RECIPES[name])} --name {name}"
+        raise Missing(f"{runs / name} is missing: make it with `{command}`, or use --train")
+    return runs / name
+
+
+def of_run(file: str) -> Callable[[Path], Iterator[tuple[str, bytes]]]:
+    """A file that the finished run `pursuit` has made itself."""
+
+    def picture(runs: Path) -> Iterator[tuple[str, bytes]]:
+        path = existing(runs, "pursuit") / file
+        if not path.is_file():
+            raise Missing(f"{path} is missing: the run has not finished")
+        yield file, path.read_bytes()
+
+    return picture
+
+
+def small(runs: Path) -> Iterator[tuple[str, bytes]]:
+    """A film of the agent that comes with Rematch."""
+    with tempfile.TemporaryDirectory(prefix="rematch-pictures-") as temporary:
+        file = Path(temporary) / "small.gif"
+        rematch("film", str(AGENT), "--out", str(file), "--seconds", "30")
+        yield file.name, file.read_bytes()
+
+
+def survival(runs: Path) -> Iterator[tuple[str, bytes]]:
+    """The survival curves of the ablations, drawn from the stored data."""
+    sys.path.insert(0, str(ROOT / "tools/experiments"))
+    import ablations
+
+    lines = [line for line in ablations.load_lines() if line["study"] == "swarm"]
+    yield "survival.png", ablations.picture(lines)
+
+
+PICTURES: dict[str, Callable[[Path], Iterator[tuple[str, bytes]]]] = {
+    "match": of_run("match.gif"), "learning": of_run("learning.png"), "small": small, "survival": survival,
+    "page": page,
+}  # fmt: skip
+
+
+# --- the command --------------------------------------------------------------------------------------------
+
+
+def rematch(*words: str, folder: Path = ROOT) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-m", "rematch.cli", *words], cwd=folder, env=environment, check=True)
+
+
+def train_missing(runs: Path) -> None:
+    runs.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="rematch-pictures-", dir=runs) as temporary:
+        for name, words in RECIPES.items():
+            if not (runs / name / "config.yaml").is_file():
+                rematch("train", *words, "--name", name, folder=Path(temporary))
+                shutil.move(Path(temporary) / "runs" / name, runs / name)
+
+
+def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="folder of the runs (default: runs)")
+    parser.add_argument("--train", action="store_true", help="train the runs that are missing")
+    parser.add_argument("--only", nargs="+", choices=PICTURES, default=list(PICTURES), help="what to make")
+    options = parser.parse_args(words)
+    if options.train:
+        train_missing(options.runs)
+    code = 0
+    for name in options.only:
+        try:
+            for file, data in PICTURES[name](options.runs):
+                part = IMAGES / f".{file}.part"
+                part.write_bytes(data)
+                os.replace(part, IMAGES / file)
+                print(f"{file}: {len(data) / 1e3:.0f} kB", flush=True)
+        except (Missing, subprocess.CalledProcessError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            code = 2
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -57,7 +57,7 @@ export async function page(main, {run}) {
   }
 
   const legend = h("ul", {class: "gb-legend"}, ...GROUPS.map((group) => h("li", {}, h("span", {class: `dot ${group}`, "aria-hidden": "true"}), `game or savestate, ${group} in the game`)),
-    h("li", {}, h("span", {class: "gb-line", "aria-hidden": "true"}), "way to the frontier"), h("li", {}, "darker places: more steps spent there"));
+    h("li", {}, h("span", {class: "gb-line", "aria-hidden": "true"}), "way to the frontier"), h("li", {}, "stronger colour: more steps were spent there"));
   show(main, h("h1", {}, `${data.name}: world map`), facts, problem,
     h("div", {class: "replay-page gb-page"}, h("div", {class: "theatre"}, map.node, legend, lists), h("div", {class: "side"}, player.node)), milestones);
   document.title = `${data.name}: world map · Rematch`;

@@ -131,6 +131,9 @@ def test_explored_frontier_is_followed_too(tmp_path: Path) -> None:
     places = GAME.world_map.follow(record.archive.world, None, record.archive.frontier.actions, lambda: None)
     assert record.trail == [m << 16 | y << 8 | x for m, y, x in places]
     assert len(record.savestates) == len(record.archive.starts)
+    shown = json.loads(record.content(1))
+    places = [*shown["frontier"], *(one["place"] for one in shown["savestates"])]
+    assert {place[0] for place in places} <= {one["map"] for one in shown["maps"]}
 
 
 def test_interval_in_a_world_without_a_map_is_refused() -> None:

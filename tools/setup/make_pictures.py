@@ -63,11 +63,11 @@ class Shot:
 
 SHOTS = (
     Shot(name="run", run="quick", address="/run/{run}",
-         ready="document.querySelectorAll('.chart canvas').length >= 6", height=900),
+         ready="document.querySelectorAll('.chart canvas').length >= 6", height=1000),
     Shot(name="replay", run="quick", address="/run/{run}/pursuit",
          before="const r = document.querySelector('.player input[type=range]');"
                 "r.value = Math.round(r.max / 2); r.dispatchEvent(new Event('input'));",
-         ready="document.querySelector('.step-label').textContent.startsWith('step ')"),
+         ready="document.querySelector('.step-label').textContent.startsWith('step ')", height=1060),
     Shot(name="map", run="small", address="/run/{run}/gameboy",
          before="document.querySelectorAll('[data-savestate]')[0].click();",
          ready="document.querySelector('.gb-screen').dataset.place !== undefined"),

@@ -212,8 +212,10 @@ class WorldMapRecord(Component):
         for place, steps in sorted(self.visits.items()):
             number, y, x = unpack(place)
             tiles.setdefault(number, []).append([y, x, steps])
+        for place in {*self.trail, *self.savestates} - {0, UNKNOWN}:  # explorers were there first
+            tiles.setdefault(unpack(place)[0], [])
         maps = [{"map": number, "name": self.names.get(number, f"map-{number}"), "tiles": rows}
-                for number, rows in tiles.items()]  # fmt: skip
+                for number, rows in sorted(tiles.items())]  # fmt: skip
         games = []
         for game in self.shown:
             start = self.archive.start(game.start)

@@ -135,7 +135,7 @@ function mapBounds(data) {
     const ys = here.map((each) => each[0]), xs = here.map((each) => each[1]);
     const [top, bottom, left, right] = [Math.min(...ys), Math.max(...ys), Math.min(...xs), Math.max(...xs)];
     return {map: one.map, name: one.name, tiles: one.tiles, y: top - MARGIN, x: left - MARGIN, rows: bottom - top + 1 + 2 * MARGIN, columns: right - left + 1 + 2 * MARGIN};
-  });
+  }).filter((one) => Number.isFinite(one.rows));
 }
 
 /** Panels from left to right in rows, in the order of the maps. */

@@ -70,7 +70,7 @@ SHOTS = (
          ready="document.querySelector('.step-label').textContent.startsWith('step ')", height=1060),
     Shot(name="map", run="small", address="/run/{run}/gameboy",
          before="document.querySelectorAll('[data-savestate]')[0].click();",
-         ready="document.querySelector('.gb-screen').dataset.place !== undefined"),
+         ready="document.querySelector('.gb-screen').dataset.place !== undefined", height=1240),
     Shot(name="beasty", run="", address="/world/beasty",
          before="document.querySelector('.bb-actions button').click();",
          ready="document.querySelectorAll('.bb-live, .bb-log').length >= 2"),

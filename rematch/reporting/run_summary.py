@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -63,10 +64,14 @@ class Folder:
         self.spec = self.attempt(lambda: registry.find(config.game).spec(config.world)) if config else None
         self.rows: list[Row] = self.attempt(lambda: untrusted_folder.history(path)) or []
         self.evaluations: list[Evaluation] = self.attempt(lambda: read_history(self.rows)) or []
-        metrics = self.attempt(lambda: untrusted_folder.json_lines(path, "metrics.jsonl"))
-        self.metrics: list[Row] = metrics[0] if metrics else []
+
+    @cached_property
+    def metrics(self) -> list[Row]:
+        """The rows of metrics.jsonl; of a long run this is the largest file."""
+        metrics = self.attempt(lambda: untrusted_folder.json_lines(self.path, "metrics.jsonl"))
         if metrics and metrics[1]:
             self.problems.append(f"{metrics[1]} lines of metrics.jsonl could not be read")
+        return metrics[0] if metrics else []
 
     def _config(self) -> Config:
         with Run.open(self.path, write=False) as run:
@@ -85,8 +90,14 @@ class Folder:
         return None
 
 
-def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
-    """All facts of one run, as JSON. Without `named`, nothing depends on the folder's name or the clock."""
+def facts(
+    path: Path, matrix: Payoff | None = None, named: bool = True, from_metrics: bool = True
+) -> Row:
+    """All facts of one run, as JSON. Without `named`, nothing depends on the folder's name or the clock.
+
+    Without `from_metrics`, the entries `progress` and `learning` are empty, and metrics.jsonl is read only to
+    explain an alarm.
+    """
     run = Folder(path)
     config, spec = run.config, run.spec
     newest: Row = run.rows[-1] if run.rows else {}
@@ -96,7 +107,8 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
     result: Row = {
         "title": untrusted_folder.title(path), "label": path.name if named else "",
         "game": config.game if config else None, "seed": config.seed if config else None,
-        "progress": _progress(run), "learning": run.attempt(lambda: learning_sentence(run.metrics)) or "",
+        "progress": _progress(run) if from_metrics else {},
+        "learning": run.attempt(lambda: learning_sentence(run.metrics)) or "" if from_metrics else "",
         "verdict": clean(verdicts[0]), "findings": [clean(text) for text in verdicts],
         "evaluations": run.attempt(lambda: _evaluations(run.evaluations)) or [],
         "table": run.attempt(lambda: [dict(entry) for entry in newest.get("table") or []]) or [],
@@ -195,10 +207,13 @@ def _observations(path: Path) -> dict[str, list[Row]]:
 
 def _alarms(run: Folder, observations: dict[str, list[Row]]) -> list[Row]:
     assert run.config is not None and run.spec is not None
+    raised = alarms(run.evaluations, run.config.evaluation)
+    if not raised:
+        return []
     evidence = Evidence(config=run.config, spec=run.spec, metrics=run.metrics, history=run.evaluations,
                         observations=observations)
     return [asdict(alarm) | {"causes": [clean(cause) for cause in likely_causes(alarm, evidence)]}
-            for alarm in alarms(run.evaluations, run.config.evaluation)]
+            for alarm in raised]
 
 
 def _curriculum(run: Folder) -> Row:

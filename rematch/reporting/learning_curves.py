@@ -340,3 +340,20 @@ def _label(text: object, most: int) -> str:
     plain = clean(text)
     plain = plain if len(plain) <= most else plain[: most - 1] + "…"
     return plain.replace("\\", "/").replace("$", r"\$")
+
+
+def user_curves(names: Sequence[str], metrics: Sequence[Row]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Component of the user -> metric -> role ("" without roles) -> steps and values over the iterations."""
+    out: dict[str, dict[str, dict[str, Any]]] = {}
+    for key in dict.fromkeys(key for row in metrics for key in row):
+        head, _, metric = key.rpartition("/")
+        for name in [name for name in names if name == head or metric.startswith(name)]:
+            role = "" if head == name else head
+            rows = [row for row in metrics if _finite(row.get(key)) and _finite(row.get("step"))]
+            curve = {"steps": [row["step"] for row in rows], "values": [row[key] for row in rows]}
+            out.setdefault(clean(name), {}).setdefault(clean(metric), {})[clean(role)] = curve
+    return out
+
+
+def _finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,16 @@ from rematch.core.system.progress import PROGRESS
 from rematch.curriculum import archive_files
 from rematch.curriculum.levels import stored_level
 from rematch.evaluation import payoff_matrix
-from rematch.evaluation.diagnosis import Evidence, likely_causes, verdict_causes
+from rematch.evaluation.diagnosis import WEAK_WORDS, Evidence, likely_causes, verdict_causes
 from rematch.evaluation.evaluation import Evaluation, MatchUp, read_history
 from rematch.evaluation.match import Scoreboard
 from rematch.evaluation.past_policies import evenly_spaced, load_past_policies
 from rematch.evaluation.payoff_matrix import Payoff, cycle_share, find_forgetting
 from rematch.evaluation.statistics import wilson
 from rematch.evaluation.text import clean
-from rematch.evaluation.verdict import alarms, findings
+from rematch.evaluation.verdict import alarms, findings, verdict_word
 from rematch.reporting import untrusted_folder
+from rematch.reporting.learning_curves import user_curves
 from rematch.reporting.seed_groups import groups
 from rematch.reporting.text import exact_sentences, learning_sentence
 from rematch.storage import atomic_files, lineage
@@ -67,10 +69,14 @@ class Folder:
         self.spec = self.attempt(lambda: registry.find(config.game).spec(config.world)) if config else None
         self.rows: list[Row] = self.attempt(lambda: untrusted_folder.history(path)) or []
         self.evaluations: list[Evaluation] = self.attempt(lambda: read_history(self.rows)) or []
-        metrics = self.attempt(lambda: untrusted_folder.json_lines(path, "metrics.jsonl"))
-        self.metrics: list[Row] = metrics[0] if metrics else []
+
+    @cached_property
+    def metrics(self) -> list[Row]:
+        """The rows of metrics.jsonl; of a long run this is the largest file."""
+        metrics = self.attempt(lambda: untrusted_folder.json_lines(self.path, "metrics.jsonl"))
         if metrics and metrics[1]:
             self.problems.append(f"{metrics[1]} lines of metrics.jsonl could not be read")
+        return metrics[0] if metrics else []
 
     def _config(self) -> Config:
         with Run.open(self.path, write=False) as run:
@@ -89,8 +95,14 @@ class Folder:
         return None
 
 
-def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
-    """All facts of one run, as JSON. Without `named`, nothing depends on the folder's name or the clock."""
+def facts(
+    path: Path, matrix: Payoff | None = None, named: bool = True, from_metrics: bool = True
+) -> Row:
+    """All facts of one run, as JSON. Without `named`, nothing depends on the folder's name or the clock.
+
+    Without `from_metrics`, the entries `progress` and `learning` are empty, and metrics.jsonl is read only to
+    explain an alarm.
+    """
     run = Folder(path)
     config, spec = run.config, run.spec
     newest: Row = run.rows[-1] if run.rows else {}
@@ -101,7 +113,8 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
         "title": untrusted_folder.title(path), "label": path.name if named else "",
         "game": config.game if config else None, "seed": config.seed if config else None,
         "lineage": run.attempt(lambda: _lineage(path)) or [],
-        "progress": _progress(run), "learning": run.attempt(lambda: learning_sentence(run.metrics)) or "",
+        "progress": _progress(run) if from_metrics else {},
+        "learning": run.attempt(lambda: learning_sentence(run.metrics)) or "" if from_metrics else "",
         "verdict": clean(verdicts[0]), "findings": [clean(text) for text in verdicts],
         "evaluations": run.attempt(lambda: _evaluations(run.evaluations)) or [],
         "table": run.attempt(lambda: [dict(entry) for entry in newest.get("table") or []]) or [],
@@ -120,10 +133,9 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True) -> Row:
     result["user_metrics"] = run.attempt(lambda: _user_metrics(run)) or {}
     result["alarms"], result["causes"] = [], []
     if config is not None and spec is not None:
-        evidence = Evidence(config=config, spec=spec, metrics=run.metrics, history=run.evaluations,
-                            observations=result["observations"])
-        result["alarms"] = run.attempt(lambda: _alarms(evidence)) or []
-        result["causes"] = run.attempt(lambda: list(map(clean, verdict_causes(verdicts[0], evidence)))) or []
+        seen = result["observations"]
+        result["alarms"] = run.attempt(lambda: _alarms(run, seen)) or []
+        result["causes"] = run.attempt(lambda: _causes(verdicts[0], run, seen)) or []
     result["missing"] = run.attempt(lambda: _missing(run, result, folder)) or []
     result |= _provenance(run, named)
     result["problems"] = run.problems
@@ -210,23 +222,11 @@ def _observations(path: Path) -> dict[str, list[Row]]:
 
 
 def _user_metrics(run: Folder) -> dict[str, dict[str, Row]]:
-    """Component of the user -> metric -> role ("" without roles) -> steps and values over the iterations."""
+    """The curves of the user's components."""
     if run.config is None:
         return {}
-    out: dict[str, dict[str, Row]] = {}
-    kinds = [kind for kind in components_of(run.config) if kind not in COMPONENTS]
-    for key in dict.fromkeys(key for row in run.metrics for key in row):
-        head, _, metric = key.rpartition("/")
-        for name in [kind.name for kind in kinds if kind.name == head or metric.startswith(kind.name)]:
-            role = "" if head == name else head
-            rows = [row for row in run.metrics if _finite(row.get(key)) and _finite(row.get("step"))]
-            curve = {"steps": [row["step"] for row in rows], "values": [row[key] for row in rows]}
-            out.setdefault(clean(name), {}).setdefault(clean(metric), {})[clean(role)] = curve
-    return out
-
-
-def _finite(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    names = [kind.name for kind in components_of(run.config) if kind not in COMPONENTS]
+    return user_curves(names, run.metrics) if names else {}
 
 
 def alarm_kinds(path: Path) -> set[str]:
@@ -242,14 +242,28 @@ def alarm_rows(path: Path) -> list[Row]:
     run = Folder(path)
     if run.config is None or run.spec is None:
         return []
-    evidence = Evidence(config=run.config, spec=run.spec, metrics=run.metrics, history=run.evaluations,
-                        observations=run.attempt(lambda: _observations(path)) or {})
-    return _alarms(evidence)
+    return _alarms(run, run.attempt(lambda: _observations(path)) or {})
 
 
-def _alarms(run: Evidence) -> list[Row]:
-    return [asdict(alarm) | {"causes": [clean(cause) for cause in likely_causes(alarm, run)]}
-            for alarm in alarms(run.history, run.config.evaluation)]
+def _evidence(run: Folder, observations: dict[str, list[Row]]) -> Evidence:
+    assert run.config is not None and run.spec is not None
+    return Evidence(config=run.config, spec=run.spec, metrics=run.metrics, history=run.evaluations,
+                    observations=observations)
+
+
+def _alarms(run: Folder, observations: dict[str, list[Row]]) -> list[Row]:
+    assert run.config is not None
+    raised = alarms(run.evaluations, run.config.evaluation)
+    evidence = _evidence(run, observations) if raised else None
+    return [asdict(alarm) | {"causes": [clean(cause) for cause in likely_causes(alarm, evidence)]}
+            for alarm in raised if evidence is not None]
+
+
+def _causes(verdict: str, run: Folder, observations: dict[str, list[Row]]) -> list[str]:
+    """Likely causes of a verdict that reports weak play."""
+    if verdict_word(verdict) not in WEAK_WORDS:
+        return []
+    return [clean(cause) for cause in verdict_causes(verdict, _evidence(run, observations))]
 
 
 def _curriculum(run: Folder) -> Row:

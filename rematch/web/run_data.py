@@ -233,7 +233,7 @@ def headline(row: Json) -> float | None:
 
 def summary(folder: Path) -> Json:
     """The facts of the report that the page shows."""
-    facts = run_summary.facts(folder)
+    facts = run_summary.facts(folder, from_metrics=False)  # the page reads metrics.jsonl for its curves
     keys = ("title", "game", "seed", "verdict", "findings", "evaluations", "table", "returns", "exact",
             "exploit", "curriculum", "rollbacks", "alarms", "causes", "changed", "events", "frontier",
             "lineage", "problems")

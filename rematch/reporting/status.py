@@ -57,7 +57,7 @@ def status(folder: Path) -> dict[str, Any]:
     facts["frontier"] = archive_files.summary_lines(folder)
     needs_code = outline is not None and config is None
     facts["next"] = _next(folder, facts, config)
-    if needs_code:
+    if needs_code and facts["next"].startswith("rematch "):
         facts["next"] += f" {user_code.FLAG}"
     alarmed = facts["alarms"] or facts["broken"] or verdict_word(facts["verdict"]) == "collapsed"
     facts["exit"] = ALARM if alarmed else STOPPED if facts["state"] == "stopped" else FINE

@@ -83,7 +83,7 @@ def test_status_of_such_a_run_needs_no_code(file: str, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="--allow-code"):
             report(tmp_path / "run")
     assert not facts["broken"] and facts["exit"] == 3 and facts["iterations"] == config.iterations
-    assert facts["next"] == f"rematch status {tmp_path / 'run'} --allow-code"
+    assert facts["next"] == f"rematch resume {tmp_path / 'run'} --allow-code"
     assert status(tmp_path / "run")["next"] == f"rematch resume {tmp_path / 'run'} --allow-code"
 
 

@@ -357,3 +357,12 @@ def _lost_average(payoff: Payoff, role: str, table: tuple[Array, Array], z: floa
             lost.append(LostSkill(role=role, step=payoff.steps[i], opponent_step=None,
                                   old_score=old, new_score=new, drop=old - new, at_least=old - new - half))
     return lost
+
+
+def with_bounds(matrix: Payoff) -> dict[str, Any]:
+    """A matrix as JSON, with the bounds of every score and the widest half of an interval."""
+    score = matrix.score
+    bounds = [[wilson(p * matrix.games, matrix.games) for p in row] for row in score.tolist()]
+    return matrix.to_json() | {"score": score.tolist(), "low": [[low for low, _ in row] for row in bounds],
+                               "high": [[high for _, high in row] for row in bounds],
+                               "widest": max((high - low) / 2 for row in bounds for low, high in row)}

@@ -7,7 +7,6 @@ file that cannot be read is one line among the problems, and only the sections t
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shlex
@@ -31,9 +30,8 @@ from rematch.evaluation.evaluation import Evaluation, MatchUp, read_history
 from rematch.evaluation.match import Scoreboard
 from rematch.evaluation.past_policies import evenly_spaced, load_past_policies
 from rematch.evaluation.payoff_matrix import Payoff, cycle_share, find_forgetting
-from rematch.evaluation.statistics import wilson
-from rematch.evaluation.text import clean
-from rematch.evaluation.verdict import alarms, findings, verdict_word
+from rematch.evaluation.text import clean, verdict_word
+from rematch.evaluation.verdict import alarms, findings
 from rematch.reporting import untrusted_folder
 from rematch.reporting.learning_curves import user_curves
 from rematch.reporting.seed_groups import groups
@@ -95,9 +93,7 @@ class Folder:
         return None
 
 
-def facts(
-    path: Path, matrix: Payoff | None = None, named: bool = True, from_metrics: bool = True
-) -> Row:
+def facts(path: Path, matrix: Payoff | None = None, named: bool = True, from_metrics: bool = True) -> Row:
     """All facts of one run, as JSON. Without `named`, nothing depends on the folder's name or the clock.
 
     Without `from_metrics`, the entries `progress` and `learning` are empty, and metrics.jsonl is read only to
@@ -112,7 +108,7 @@ def facts(
     result: Row = {
         "title": untrusted_folder.title(path), "label": path.name if named else "",
         "game": config.game if config else None, "seed": config.seed if config else None,
-        "lineage": run.attempt(lambda: _lineage(path)) or [],
+        "lineage": run.attempt(lambda: list(map(clean, lineage.sentences(path)))) or [],
         "progress": _progress(run) if from_metrics else {},
         "learning": run.attempt(lambda: learning_sentence(run.metrics)) or "" if from_metrics else "",
         "verdict": clean(verdicts[0]), "findings": [clean(text) for text in verdicts],
@@ -124,28 +120,21 @@ def facts(
         "savestates": run.attempt(lambda: archive_files.savestate_rows(path)) or [],
         "exact": run.attempt(lambda: exact_sentences(newest)) or [],
         "exploit": run.attempt(lambda: _exploit(run)) or [],
-        "payoff": _matrix(matrix), "cyclic": asdict(cycle_share(matrix)) if matrix else None,
-        "forgetting": asdict(find_forgetting(matrix)) if matrix else None,
+        **_matrix(matrix),
         "curriculum": run.attempt(lambda: _curriculum(run)) or {"levels": [], "promotions": [], "log": []},
         "rollbacks": run.attempt(lambda: _rollbacks(run)) or {"events": [], "log": []},
     }
-    result["observations"] = run.attempt(lambda: _observations(path)) or {}
-    result["user_metrics"] = run.attempt(lambda: _user_metrics(run)) or {}
+    result["observations"] = run.attempt(lambda: observations(path)) or {}
+    result["user_metrics"] = (run.attempt(lambda: _user_metrics(config, run)) if config else None) or {}
     result["alarms"], result["causes"] = [], []
     if config is not None and spec is not None:
         seen = result["observations"]
-        result["alarms"] = run.attempt(lambda: _alarms(run, seen)) or []
+        result["alarms"] = run.attempt(lambda: alarms_with_causes(run, seen)) or []
         result["causes"] = run.attempt(lambda: _causes(verdicts[0], run, seen)) or []
     result["missing"] = run.attempt(lambda: _missing(run, result, folder)) or []
     result |= _provenance(run, named)
     result["problems"] = run.problems
     return result
-
-
-def _lineage(path: Path) -> list[str]:
-    """Where the run comes from, a sentence for each ancestor."""
-    source = lineage.read(path)
-    return [clean(sentence) for sentence in source.sentences()] if source else []
 
 
 def _progress(run: Folder) -> Row:
@@ -204,66 +193,45 @@ def _exploit(run: Folder) -> list[Row]:
     return sorted(out, key=lambda row: (row["iteration"], row["budget"]))
 
 
-def _matrix(matrix: Payoff | None) -> Row | None:
+def _matrix(matrix: Payoff | None) -> Row:
     if matrix is None:
-        return None
-    score = matrix.score
-    bounds = [[wilson(p * matrix.games, matrix.games) for p in row] for row in score.tolist()]
-    return matrix.to_json() | {"score": score.tolist(), "low": [[low for low, _ in row] for row in bounds],
-                               "high": [[high for _, high in row] for row in bounds],
-                               "widest": max((high - low) / 2 for row in bounds for low, high in row)}
+        return {"payoff": None, "cyclic": None, "forgetting": None}
+    return {"payoff": payoff_matrix.with_bounds(matrix), "cyclic": asdict(cycle_share(matrix)),
+            "forgetting": asdict(find_forgetting(matrix))}
 
 
-def _observations(path: Path) -> dict[str, list[Row]]:
+def observations(path: Path) -> dict[str, list[Row]]:
     """The observation columns of every role, as measured on the first rollout."""
     old = os.path.lexists(path / OLD_OBSERVATIONS) and not os.path.lexists(path / OBSERVATIONS)
     stored = untrusted_folder.read_json(path, OLD_OBSERVATIONS if old else OBSERVATIONS)
     return {role: [dict(column) for column in columns] for role, columns in stored.items()}
 
 
-def _user_metrics(run: Folder) -> dict[str, dict[str, Row]]:
-    """The curves of the user's components."""
-    if run.config is None:
-        return {}
-    names = [kind.name for kind in components_of(run.config) if kind not in COMPONENTS]
+def _user_metrics(config: Config, run: Folder) -> Row:
+    names = [kind.name for kind in components_of(config) if kind not in COMPONENTS]
     return user_curves(names, run.metrics) if names else {}
 
 
-def alarm_kinds(path: Path) -> set[str]:
-    """The kinds of a run's alarms, from its evaluations alone: much faster than `alarm_rows`."""
-    with Run.open(path, write=False) as run:
-        config = stored_config(run)
-    history = read_history(untrusted_folder.history(path))
-    return {alarm.kind for alarm in alarms(history, config.evaluation)}
-
-
-def alarm_rows(path: Path) -> list[Row]:
-    """The alarms of a run, each with its likely causes; empty where its settings cannot be read."""
-    run = Folder(path)
-    if run.config is None or run.spec is None:
-        return []
-    return _alarms(run, run.attempt(lambda: _observations(path)) or {})
-
-
-def _evidence(run: Folder, observations: dict[str, list[Row]]) -> Evidence:
+def _evidence(run: Folder, seen: dict[str, list[Row]]) -> Evidence:
     assert run.config is not None and run.spec is not None
     return Evidence(config=run.config, spec=run.spec, metrics=run.metrics, history=run.evaluations,
-                    observations=observations)
+                    observations=seen)
 
 
-def _alarms(run: Folder, observations: dict[str, list[Row]]) -> list[Row]:
+def alarms_with_causes(run: Folder, seen: dict[str, list[Row]]) -> list[Row]:
+    """The alarms of a run, each with its likely causes; seen: its observation columns."""
     assert run.config is not None
     raised = alarms(run.evaluations, run.config.evaluation)
-    evidence = _evidence(run, observations) if raised else None
+    evidence = _evidence(run, seen) if raised else None
     return [asdict(alarm) | {"causes": [clean(cause) for cause in likely_causes(alarm, evidence)]}
             for alarm in raised if evidence is not None]
 
 
-def _causes(verdict: str, run: Folder, observations: dict[str, list[Row]]) -> list[str]:
+def _causes(verdict: str, run: Folder, seen: dict[str, list[Row]]) -> list[str]:
     """Likely causes of a verdict that reports weak play."""
     if verdict_word(verdict) not in WEAK_WORDS:
         return []
-    return [clean(cause) for cause in verdict_causes(verdict, _evidence(run, observations))]
+    return [clean(cause) for cause in verdict_causes(verdict, _evidence(run, seen))]
 
 
 def _curriculum(run: Folder) -> Row:

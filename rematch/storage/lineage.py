@@ -89,3 +89,9 @@ def _parse(tree: Any, depth: int = 0) -> Lineage:
                     for entry in tree["changes"])
     parent = None if tree["parent"] is None else _parse(tree["parent"], depth + 1)
     return Lineage(**texts, **counts, changes=changes, parent=parent)
+
+
+def sentences(folder: Path) -> list[str]:
+    """Where the run of a folder comes from, a sentence for each ancestor."""
+    source = read(folder)
+    return source.sentences() if source else []

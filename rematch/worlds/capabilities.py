@@ -67,19 +67,6 @@ class WorldMap:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorldMap:
-    """The player walks on maps. A place is three numbers from 0 to 255: map, y, x; all are 0 before the game
-    has begun."""
-
-    columns: tuple[str, str, str]  # of the observation: map, y, x, each divided by 255
-    names: Callable[[Any], Mapping[int, str]]
-    """(settings) -> number of a map -> its name."""
-    follow: Callable[[Any, Any, Sequence[int], Callable[[], None]], Sequence[Place]]
-    """(world, savestate or None for power-on, inputs, before_input) -> the place at the start, and after each
-    input. It plays beside the games of the world; `before_input` may raise StopRequested."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Search:
     """The worlds of this game can estimate action values, by playing games to their end."""
 

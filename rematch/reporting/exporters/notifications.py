@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from rematch.core.errors import ConfigError
+from rematch.evaluation.evaluation import read_history
 from rematch.evaluation.text import clean, human
-from rematch.reporting import run_summary
+from rematch.evaluation.verdict import alarms
+from rematch.reporting import run_summary, untrusted_folder
 from rematch.reporting.exporters.run_tail import Row, RunTail, whole
 from rematch.reporting.exporters.webhook import Message, now
 from rematch.reporting.status import status
-from rematch.storage.run_folder import FAILED_EVENT
+from rematch.storage.run_folder import FAILED_EVENT, Run
+from rematch.training.recipes import stored_config
 
 POLL_SECONDS = 1.0
 SWEEP_FILE = "sweep.yaml"  # in the folder of a sweep, which holds the folders of its runs
@@ -105,13 +108,13 @@ class RunWatcher:
 
     def _kinds(self) -> set[str]:
         with suppress(Exception):  # hostile or damaged files: the other messages are still sent
-            return run_summary.alarm_kinds(self.folder)
+            return alarm_kinds(self.folder)
         return set()
 
     def _alarms(self) -> list[Row]:
         """The alarms with their likely causes; reads all metrics."""
         with suppress(Exception):
-            return run_summary.alarm_rows(self.folder)
+            return alarm_rows(self.folder)
         return []
 
     def _status(self) -> dict[str, Any]:
@@ -148,3 +151,21 @@ def watch(
         if not watcher.ended:
             time.sleep(seconds)
     return True
+
+
+def alarm_kinds(path: Path) -> set[str]:
+    """The kinds of a run's alarms, from its evaluations alone: much faster than `alarm_rows`."""
+    with Run.open(path, write=False) as run:
+        config = stored_config(run)
+    history = read_history(untrusted_folder.history(path))
+    return {alarm.kind for alarm in alarms(history, config.evaluation)}
+
+
+def alarm_rows(path: Path) -> list[dict[str, Any]]:
+    """The alarms of a run, each with its likely causes; empty where its settings cannot be read."""
+    run = run_summary.Folder(path)
+    if run.config is None or run.spec is None:
+        return []
+    return run_summary.alarms_with_causes(
+        run, run.attempt(lambda: run_summary.observations(path)) or {}
+    )

@@ -29,7 +29,7 @@ SYNONYMS = {  # command, in the order of the overview -> words that other tools 
     "runs": ("list", "ls", "experiments"),
     "status": ("info", "show", "progress", "state", "ps", "top"),
     "serve": ("web", "browser", "dashboard", "ui", "page", "live", "server", "http"),
-    "report": ("html", "plot", "plots", "summary", "diagnose", "diagnosis", "verdict", "curves"),
+    "report": ("html", "plot", "plots", "summary", "diagnose", "diagnosis", "verdict"),
     "diff": ("difference", "differences", "contrast"),
     "rewind": ("rerun", "retrace", "back"),
     "film": ("watch", "video", "gif", "mp4", "render", "movie"),

@@ -34,7 +34,7 @@ LACKING = [
     name for name, library in conformance_subjects.NEEDS.items() if not importlib.util.find_spec(library)
 ]
 NAMES = [name for name in [*registry.names(), *toys.TOYS] if name not in LACKING]
-TURNS = [name for name in NAMES if name in ("sticks", "openspiel", "beasty")]
+TURNS = [name for name in NAMES if name in ("sticks", "openspiel", "beasty", "pettingzoo")]
 AT_ONCE = [name for name in NAMES if name not in TURNS]
 
 

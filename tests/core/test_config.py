@@ -446,4 +446,4 @@ def test_track_records_the_settings_that_properties_read() -> None:
     assert config.track(api.default("pursuit"), seen).iterations > 0
     lengths = {"total_steps", "games", "steps"}
     assert lengths <= seen
-    assert {key for key in seen - lengths if not key.startswith("schedule")} <= {"game"}
+    assert {key for key in seen - lengths if not key.startswith("schedule")} <= {"game", "world"}

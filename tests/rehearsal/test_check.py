@@ -41,14 +41,14 @@ FEATURES = ["curriculum", "mixed levels", "warm-up", "phases", "phase limit", "l
             "average of pursuer", "value clipping", "target KL of pursuer",
             "learning of evader", "temperature of evader", "belief of evader", "magnet of evader",
             "average of evader", "target KL of evader", "centralized critic", "rollout", "lag", "episode_log",
-            "rollback", "snapshots", "opponents seated", "scripted opponents", "exploiters", "ewc",
-            "episode_video", "replays", "evaluation",
+            "world_map", "rollback", "snapshots", "opponents seated", "scripted opponents", "exploiters",
+            "ewc", "episode_video", "replays", "evaluation",
             "checkpoint", "policies", "past_policies", "picture", "film", "report", "kill and resume"]
 # Not in this world, or disabled:
 ABSENT = {"lag", "balance", "savestates", "explorers", "demonstrations", "random_starts", "rnd_images",
           "count_bonus", "milestones", "demo_progress", "temperature of pursuer", "temperature of evader",
           "belief of pursuer", "belief of evader", "average of pursuer", "average of evader",
-          "centralized critic", "episode_log", "exploiters", "episode_video"}  # fmt: skip
+          "centralized critic", "episode_log", "world_map", "exploiters", "episode_video"}  # fmt: skip
 
 
 @pytest.fixture

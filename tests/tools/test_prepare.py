@@ -308,11 +308,13 @@ def test_clean_keeps_text_and_runs(make_folder: Path) -> None:
     assert not {"rematch/x/core.c", "rematch/x/core.a.so", "build/y"} & remaining
 
 
-def test_ci_runs_the_test_command_and_nothing_else(make_folder: Path, tmp_path: Path) -> None:
+def test_ci_runs_the_test_command_and_the_pages(make_folder: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin", "make", 'echo "$PWD: make $*" >> log')
+    for name in ("chromium", "chromedriver"):  # present: nothing is installed
+        program(tmp_path / "bin", name, "exit 0")
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     subprocess.run(["bash", str(make_folder / ".ci/run")], cwd="/", env={"PATH": path}, check=True)
-    assert (make_folder / "log").read_text() == f"{make_folder}: make test\n"
+    assert (make_folder / "log").read_text() == f"{make_folder}: make test test-browser\n"
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 

@@ -86,7 +86,7 @@ def write_long_run(folder: Path, steps: int) -> None:
                 if iteration % (iterations // EVALUATIONS) == 0:
                     row = evaluations[iteration % len(evaluations)]
                     run.append_history(row | {"iteration": iteration, "step": iteration * GAMES * STEPS})
-        for name in ("sight.json", "timing.jsonl", "match.gif", "learning.png", "report.html"):
+        for name in ("observations.json", "timing.jsonl", "match.gif", "learning.png", "report.html"):
             shutil.copy(short / name, folder / name)
 
 

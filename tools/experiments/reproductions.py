@@ -246,7 +246,7 @@ def heading(recipe: str, runs: list[Line]) -> str:
     unfinished = [f"seed {line['seed']} at {line['steps']:,}" for line in runs if not line["complete"]]
     seeds = ", ".join(str(line["seed"]) for line in runs)
     name = f"{recipe}, the seed study" if recipe == SEED_STUDY else recipe
-    if any(is_shortened(line) for line in runs):
+    if recipe in NAMES and any(is_shortened(line) for line in runs):
         name += f" with fewer steps than its {recipe_steps(recipe):,}"
     return (f"### {name}: {len(runs)} seed{'s' if len(runs) > 1 else ''} ({seeds}), "
             f"{max(line['steps'] for line in runs):,} steps"

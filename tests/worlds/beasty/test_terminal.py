@@ -101,7 +101,6 @@ def test_invalid_input_prints_a_message(run_game: Any) -> None:
         ("beasty --against serch", "no player called 'serch': .*nearest: search"),
         ("beasty --seeds 3", "unknown setting --seeds"),
         ("besty", "nearest: beasty"),
-        ("pursuit", "expected rematch play WORLD"),
         ("", "expected rematch play WORLD"),
     ],
 )

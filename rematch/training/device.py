@@ -20,6 +20,8 @@ def settings_need_cpu(setup: Setup) -> str:
     config, game = setup.config, setup.game
     if game.cuda is None:
         return f"{game.name} has no CUDA rules"
+    if config.schedule.kind != "simultaneous" and config.schedule.warmup_steps:
+        return "schedule.warmup_steps is not 0, and its bot is seated in the first games on the CPU only"
     return str(setup.learner_class.needs_cpu(config, setup.spec))
 
 

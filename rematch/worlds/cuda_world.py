@@ -76,7 +76,7 @@ def rule_struct(rule: SlotRule, games: int) -> NDArray[Any] | None:
 
 
 class CudaNext(Next):
-    """`Next` whose slots are drawn on the GPU. The host draws them too where somebody reads `slot`."""
+    """`Next` whose slots are drawn on the GPU. Reading `slot` draws them on the host too."""
 
     rule: SlotRule | None = None
     host_slot: Ints

@@ -1,7 +1,7 @@
 """Games that are played elsewhere: their states are here as bytes, whichever process steps them.
 
 A RemoteWorld has a twin in this process, from which it takes its spec, its first games and its checks. The
-states that came back from the last rollout are loaded into the twin only where somebody asks for more than
+states that came back from the last rollout are loaded into the twin only when a caller asks for more than
 those bytes: loading a game may be as dear as playing it.
 """
 

@@ -53,6 +53,7 @@ def test_auto_is_the_processor_where_there_is_no_gpu() -> None:
     ("pursuit", {"network.hidden": [64, 64, 64]}, "expected two layers"),
     ("pursuit", {"ppo.gradient": "torch"}, "ppo.gradient is torch"),
     ("pursuit", {"world.full_obs": False}, "bytes of shared memory"),
+    ("pursuit", {"schedule.kind": "alternating", "schedule.warmup_steps": 131072}, "schedule.warmup_steps"),
 ])  # fmt: skip
 def test_settings_that_need_the_cpu_are_named(recipe: str, changes: dict[str, Any], reason: str) -> None:
     setup = RunSetup(api.configure(recipe, changes=changes))

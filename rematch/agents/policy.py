@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rematch.agents.networks import fused
 from rematch.core import rng
-from rematch.core.arrays import Bytes, Floats
+from rematch.core.arrays import Bytes, Floats, aligned_zeros
 from rematch.core.errors import ConfigError
 from rematch.core.native_build import refuse_stale
 from rematch.core.player import Decision, RngKey, Seat
@@ -69,7 +69,7 @@ class Policy:
         self.network = build_network(role, config)
         self.layout = layout(role, config)
         self.weights: Floats = np.zeros(self.network.size, np.float32)
-        self.packed: Floats = np.zeros((1, self.network.packed_size), np.float32)
+        self.packed = aligned_zeros((1, self.network.packed_size))
         self.greedy = False
         if weights is not None:
             self.set(weights)

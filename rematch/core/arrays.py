@@ -21,6 +21,15 @@ Ints = NDArray[np.int32]
 Tree = dict[str, Any]  # nested dicts with arrays, numbers, strings and lists at the leaves
 
 LARGEST = 2**63 - 1  # of a stored whole number
+CACHE_LINE = 64  # bytes
+
+
+def aligned_zeros(shape: tuple[int, ...]) -> Floats:
+    """Zeros that begin at a cache line; vector instructions are up to 10 % slower on arrays that do not."""
+    size = math.prod(shape) * np.dtype(np.float32).itemsize
+    memory = np.zeros(size + CACHE_LINE, np.uint8)
+    first = -memory.ctypes.data % CACHE_LINE
+    return memory[first : first + size].view(np.float32).reshape(shape)
 
 
 def stored_int(tree: Mapping[str, Any], key: str, low: int = 0, high: int = LARGEST) -> int:

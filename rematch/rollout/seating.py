@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rematch.core.arrays import Floats
+from rematch.core.arrays import Floats, aligned_zeros
 from rematch.core.player import Player
 from rematch.core.spec import Role
 
@@ -47,7 +47,7 @@ class RoleSeating:
 
     def __init__(self, policy: SeatedPolicy, slots: int) -> None:
         self.policy = policy
-        self.packed: Floats = np.zeros((slots, policy.network.packed_size), np.float32)
+        self.packed = aligned_zeros((slots, policy.network.packed_size))
         self.others: list[Player] = []  # slot S + i
         self.names: dict[int, str] = {}  # slot -> name of the opponent in it
         # For collectors that do not read `packed`: slot -> its weights, and the slots filled since they read.
@@ -63,8 +63,9 @@ class RoleSeating:
     def add_slots(self, count: int) -> None:
         """More slots for policies; before any player sits after them."""
         assert not self.others, "slots of other players would change"
-        more = np.zeros((count, self.packed.shape[1]), np.float32)
-        self.packed = np.concatenate([self.packed, more])
+        before, (slots, size) = self.packed, self.packed.shape
+        self.packed = aligned_zeros((slots + count, size))
+        self.packed[:slots] = before
 
     def seat_player(self, player: Player) -> int:
         """Seat a player that is no policy of this network; its slot."""

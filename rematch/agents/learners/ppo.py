@@ -22,7 +22,7 @@ from rematch.agents.networks.layout import HEAD, opponent_columns, weight_views
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import ANNEALING_SHAPES, anneal
-from rematch.core.arrays import Floats, Tree
+from rematch.core.arrays import Floats, Tree, aligned_zeros
 from rematch.core.component import Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
@@ -392,7 +392,7 @@ class Ppo(Learner):
             if self.temperature == 1.0:
                 return grad, net.gradient(self.policy.packed[0], rows, batch, weights, self.threads, grad)
             # The head is divided by the temperature, and so is its gradient.
-            packed = np.empty_like(self.policy.packed)
+            packed = aligned_zeros(self.policy.packed.shape)
             net.pack(self.policy.with_temperature(self.temperature)[None], packed)
             means = net.gradient(packed[0], rows, batch, weights, self.threads, grad)
             for name in HEAD:

@@ -168,14 +168,15 @@ static void net_unpack(const Net *net, const float *packed, float *flat) {
 
 /* --- arithmetic ---------------------------------------------------------------------------------- */
 
-/* A tile of C[m][n] (+)= sum_k A[m * am + k * ak] * B[k * ldb + n]; the sums stay in registers over all k. */
+/* A tile of C[m][n] = start[m * lds + n] + sum_k A[m * am + k * ak] * B[k * ldb + n], without a start from 0 on; the
+ * sums stay in registers over all k. */
 static inline __attribute__((always_inline)) void tile(const int mr, const int nr, long depth, const float *A, long am,
-                                                       long ak, const float *B, long ldb, float *C, long ldc, int add) {
+                                                       long ak, const float *B, long ldb, const float *start, long lds, float *C, long ldc) {
     vec sum[8][4];
 #pragma GCC unroll 8
     for (int m = 0; m < mr; m++)
 #pragma GCC unroll 4
-        for (int n = 0; n < nr; n++) sum[m][n] = add ? *(const vec *)(C + m * ldc + n * LANES) : (vec){0};
+        for (int n = 0; n < nr; n++) sum[m][n] = start ? *(const vec *)(start + m * lds + n * LANES) : (vec){0};
     for (long k = 0; k < depth; k++) {
         vec b[4];
 #pragma GCC unroll 4
@@ -196,20 +197,22 @@ static inline __attribute__((always_inline)) void tile(const int mr, const int n
 /* rows is a multiple of 8, columns of LANES (all shapes are padded). Every sum runs over k in order, so the shape
  * of the tiles changes no bit. */
 static void matmul(long rows, long columns, long depth, const float *A, long am, long ak, const float *B, long ldb,
-                   float *C, long ldc, int add) {
+                   const float *start, long lds, float *C, long ldc) {
+#define TILE(mr, nr) tile(mr, nr, depth, A + m * am, am, ak, B + n, ldb, start ? start + m * lds + n : NULL, lds, C + m * ldc + n, ldc)
     long n = 0;
     if (LANES == 16)
         for (; n + 4 * LANES <= columns; n += 4 * LANES)
-            for (long m = 0; m < rows; m += 4) tile(4, 4, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+            for (long m = 0; m < rows; m += 4) TILE(4, 4);
     for (; n + 2 * LANES <= columns; n += 2 * LANES) {
         long m = 0;
         if (LANES == 8) /* twelve sums, two of B and one of A fill the sixteen registers of AVX2 */
-            for (; m + 6 <= rows; m += 6) tile(6, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
-        for (; m + 4 <= rows; m += 4) tile(4, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
-        for (; m < rows; m += 2) tile(2, 2, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+            for (; m + 6 <= rows; m += 6) TILE(6, 2);
+        for (; m + 4 <= rows; m += 4) TILE(4, 2);
+        for (; m < rows; m += 2) TILE(2, 2);
     }
     for (; n < columns; n += LANES)
-        for (long m = 0; m < rows; m += 8) tile(8, 1, depth, A + m * am, am, ak, B + n, ldb, C + m * ldc + n, ldc, add);
+        for (long m = 0; m < rows; m += 8) TILE(8, 1);
+#undef TILE
 }
 
 /* sums[n] (+)= sum over the rows of the block of B[row][n] */
@@ -313,8 +316,7 @@ static void forward(const Net *net, const float *packed, Block *b, int rows, int
         for (int l = 0; l <= net->layers; l++) {
             const Dense *d = &net->dense[t][l];
             float *y = b->out[t][l];
-            for (int r = 0; r < rows; r++) memcpy(y + r * d->out_pad, packed + d->bias, sizeof(float) * (size_t)d->out_pad);
-            matmul(rows, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, y, d->out_pad, 1);
+            matmul(rows, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, packed + d->bias, 0, y, d->out_pad);
             if (!l && net->categorical[t])
                 for (int r = 0; r < rows; r++)
                     add_table_rows(net->categorical[t], packed + net->table[t], d->out_pad, b->table_rows[t] + r * net->categorical[t], y + r * d->out_pad);
@@ -340,12 +342,13 @@ static void backward(const Net *net, const float *transposed, Block *b, float *g
         for (int l = net->layers; l >= 0; l--) {
             const Dense *d = &net->dense[t][l];
             const float *x = l ? b->out[t][l - 1] : b->input[t];
-            matmul(d->in_pad, d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, grad + d->weight, d->out_pad, add);
+            float *sum = grad + d->weight;
+            matmul(d->in_pad, d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, add ? sum : NULL, d->out_pad, sum, d->out_pad);
             add_rows(d->out_pad, dy, grad + d->bias, add);
             if (!l && b->first_back[t]) memcpy(b->first_back[t], dy, sizeof(float) * BLOCK * (size_t)d->out_pad);
             if (!l) break;
             float *dx = b->back[l & 1];
-            matmul(BLOCK, d->in_pad, d->out, dy, d->out_pad, 1, transposed + d->weight, d->in_pad, dx, d->in_pad, 0);
+            matmul(BLOCK, d->in_pad, d->out, dy, d->out_pad, 1, transposed + d->weight, d->in_pad, NULL, 0, dx, d->in_pad);
             activate_back(net->relu, BLOCK * d->in_pad, x, dx);
             dy = dx;
         }

@@ -135,9 +135,9 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
     memset(grad + net->log_std, 0, sizeof(float) * (size_t)(net->layers_size - net->log_std));
     for (int at = from * BLOCK; at < to * BLOCK; at += BLOCK) {
         int block_rows = u->count - at < BLOCK ? u->count - at : BLOCK;
-        for (int r = at + BLOCK; r < at + 2 * BLOCK && r < u->count; r++) prefetch(u, u->index[r]);
         for (int r = 0; r < block_rows; r++) {
             int64_t i = u->index[at + r];
+            if (at + BLOCK + r < u->count) prefetch(u, u->index[at + BLOCK + r]);
             gather(net, b, r, u->obs + i * net->obs, u->privileged ? u->privileged + i * net->privileged : NULL);
         }
         for (int r = block_rows; r < BLOCK; r++) gather_zeros(net, b, r);

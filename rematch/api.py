@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rematch.agents import policy_export
 from rematch.agents.policy import Policy, digest
 from rematch.cluster.request import ClusterRequest as ClusterRequest
 from rematch.cluster.request import place_of
 from rematch.core import config as settings
-from rematch.core.component import ComponentError
-from rematch.core.errors import ConfigError, LearnError, UserCodeError
+from rematch.core.errors import ConfigError, LearnError, TrainingError
 from rematch.core.system import user_code
 from rematch.core.system.interrupts import StopRequest, StopRequested
 from rematch.core.system.progress import PROGRESS
@@ -46,6 +48,12 @@ from rematch.worlds import conformance
 
 class Trained(PrintableRun, TrainedRun):
     """A run as it stands; it prints its newest scoreboard and verdict."""
+
+
+class RunWithPlace(Protocol):
+    """Trains a run whose games are played at a place; None: in this process."""
+
+    def __call__(self, *, place: Place | None) -> Trained: ...
 
 
 def load(folder: Path | str) -> Trained:
@@ -80,8 +88,8 @@ def train(
     config = configure(recipe, changes=changes) if isinstance(recipe, str) else recipe
     if folder is None:
         folder = free_folder(Path("runs"), recipe if isinstance(recipe, str) else config.game)
-    with place_of(cluster) as place:
-        return _start(config, None, Path(folder), console, minutes, notes, place=place)
+    run = partial(_start, config, None, Path(folder), console, minutes, notes)
+    return _last_iteration_saved(run, Path(folder), console, cluster)
 
 
 def train_from(
@@ -100,8 +108,8 @@ def train_from(
     names = ", ".join(f"{role} {digest(policy.weights)[:12]}" for role, policy in policies.items())
     origin = f"Starts from the weights of {Path(source).name}: {names}"
     start = StartingPolicies(policies, Lineage(kind=lineage.POLICIES, source=Path(source).name, state=names))
-    with place_of(cluster) as place:
-        return _start(config, start, Path(folder), console, minutes, [*notes, origin], place=place)
+    run = partial(_start, config, start, Path(folder), console, minutes, [*notes, origin])
+    return _last_iteration_saved(run, Path(folder), console, cluster)
 
 
 @dataclass(frozen=True)
@@ -162,35 +170,40 @@ def resume(
     `other_machine` allows a machine or library versions with which the bits differ. `cluster` is that of
     `train`; the run may have been started without one, or with another number of actors.
     """
-    with place_of(cluster) as place:
-        return _resume(folder, console, minutes, other_machine, place)
+    run = partial(_resume, Path(folder), console, minutes, other_machine)
+    return _last_iteration_saved(run, Path(folder), console, cluster)
 
 
 def _resume(
-    folder: Path | str, console: Console | None, minutes: float | None, other_machine: bool,
-    place: Place | None,
-) -> Trained:  # fmt: skip
-    with StopRequest(minutes) as stop, Run.open(Path(folder), write=True) as run:
-        config = stored_config(run)
-        notes = conformance.check_user_game(config.game, config.world)
-        memory_estimate.check(config)
-        trainer = Trainer(config, place=place)
-        checkpoint = run.load()
-        if checkpoint is not None:
-            notes += [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
-            check_fingerprint(folder, config, checkpoint, other_machine)
-            load_checkpoint(trainer, checkpoint)
-        notes += run.rewind(checkpoint)
-        if checkpoint is None:
-            _announce(trainer, run)
+    folder: Path, console: Console | None, minutes: float | None, other_machine: bool, *, place: Place | None
+) -> Trained:
+    with StopRequest(minutes) as stop, Run.open(folder, write=True) as run:
+        trainer, notes = _restored(run, other_machine, place)
         iteration = trainer.clock.iteration
         run.timing({"event": "resume", "iteration": iteration, "time": time.time()})
         if console is not None:
             for note in notes:
                 console.line(note)
-            source = f"checkpoint {checkpoint.folder.name}" if checkpoint else "the beginning"
-            console.line(f"resumed {run.folder} at iteration {iteration}, from {source}")
         return _run_loop(trainer, run, console, stop, resumed=True)
+
+
+def _restored(run: Run, other_machine: bool, place: Place | None) -> tuple[Trainer, list[str]]:
+    """A trainer in the state of the newest checkpoint, and lines for the console; its files are rewound."""
+    config = stored_config(run)
+    notes = conformance.check_user_game(config.game, config.world)
+    memory_estimate.check(config)
+    trainer = Trainer(config, place=place)
+    checkpoint = run.load()
+    if checkpoint is not None:
+        notes += [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
+        check_fingerprint(run.folder, config, checkpoint, other_machine)
+        load_checkpoint(trainer, checkpoint)
+    notes += run.rewind(checkpoint)
+    if checkpoint is None:
+        _announce(trainer, run)
+    source = f"checkpoint {checkpoint.folder.name}" if checkpoint else "the beginning"
+    notes.append(f"resumed {run.folder} at iteration {trainer.clock.iteration}, from {source}")
+    return trainer, notes
 
 
 def check_fingerprint(
@@ -260,13 +273,12 @@ def _run_loop(
                   run.history[-1] if run.history else {})
     done, repeated = False, ""
     try:
-        with PROGRESS.shown_by(display.share), user_code.one_line_errors():
-            trainer.start(resumed)
-            done = loop(trainer, stop)
+        with PROGRESS.shown_by(display.share):
+            done = _iterations(trainer, stop, resumed)
     except StopRequested:
         saved = first if trainer.log.saved_iteration is None else trainer.log.saved_iteration
         repeated = f", inside a long operation; a resumed run repeats what follows iteration {saved}"
-    except (LearnError, ComponentError, UserCodeError) as error:  # `rematch status` reads this event
+    except TrainingError as error:  # `rematch status` reads this event
         cause = "learning" if isinstance(error, LearnError) else CODE_FAILED
         run.timing({"event": FAILED_EVENT, "cause": cause, "why": str(error), "iteration": clock.iteration,
                     "time": time.time()})
@@ -282,6 +294,74 @@ def _run_loop(
         state = f"stopped ({stop.reason}) at iteration {clock.iteration} of {c.iterations}{repeated}"
         display.line(f"{state}; continue with: rematch resume {run.folder}{code_flag(c)}")
     return trained
+
+
+def _iterations(trainer: Trainer, stop: Callable[[], bool], resumed: bool) -> bool:
+    """Train until the end or until `stop()`; an error of the run's code states its last whole iteration."""
+    try:
+        with user_code.one_line_errors():
+            trainer.start(resumed)
+            return loop(trainer, stop)
+    except TrainingError as error:
+        error.unsaved = trainer.log.unsaved_iteration
+        raise
+
+
+def _last_iteration_saved(
+    run: RunWithPlace, folder: Path, console: Console | None, cluster: ClusterRequest | None
+) -> Trained:
+    """What `run` returns; if code of the run fails, its last whole iteration is saved before the error.
+
+    The hook that raised has left a state that is half changed. So the iterations since the newest checkpoint
+    are trained again, to the same bits.
+    """
+    try:
+        with place_of(cluster) as place:
+            return run(place=place)
+    except TrainingError as error:
+        failure = error
+    last, latest = failure.unsaved, failure
+    while last is not None:
+        _release(latest)
+        try:
+            with place_of(cluster) as place:
+                _train_again(folder, last, console is None or console.off, place)
+            last = None
+        except TrainingError as error:  # code that fails at random: in an earlier iteration than before
+            last, latest = error.unsaved, error
+        except (ConfigError, OSError, MemoryError, StopRequested) as error:
+            if console is not None:
+                console.line(f"iteration {last} could not be saved: {error}")
+            last = None
+    raise failure
+
+
+def _release(error: BaseException | None) -> None:
+    """Keep the traceback of an exception as text: its frames refer to a trainer, which may hold gigabytes."""
+    while error is not None:
+        error.add_note("".join(traceback.format_tb(error.__traceback__)))
+        error.__traceback__ = None
+        error = error.__cause__
+    gc.collect()
+
+
+def _train_again(folder: Path, last: int, quiet: bool, place: Place | None) -> None:
+    """Train a run from its newest checkpoint to the end of iteration `last`, as before, and save that."""
+    with StopRequest(None) as stop, Run.open(folder, write=True) as run, ProgressDisplay(quiet) as display:
+        trainer, _ = _restored(run, False, place)
+        clock, first = trainer.clock, trainer.clock.iteration
+        display.line(f"training iterations {first + 1} to {last} again, to save the last whole iteration")
+
+        def reached() -> bool:
+            PROGRESS.report((clock.iteration - first) / max(1, last - first), f"iteration {clock.iteration}")
+            return stop() or (clock.iteration >= last and not clock.evaluation_pending)
+
+        silent = Console(live=False)
+        silent.off = True
+        trainer.bind(run, silent, stop)
+        _iterations(trainer, reached, resumed=True)
+        display.line(f"saved iteration {clock.iteration}; continue with: rematch resume {folder}"
+                     f"{code_flag(trainer.config)}")
 
 
 def finish(trainer: Trainer, run: Run, display: Console, missing: bool) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock, Request
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, TrainingError
 from rematch.core.settings.config_values import short_repr
-from rematch.core.system.user_code import described
+from rematch.core.system.user_code import described, raised_by_user
 
 if TYPE_CHECKING:
     from rematch.core.spec import Spec
@@ -164,12 +164,22 @@ class PlayState:
         """After a rollout: the inverse of `results`."""
 
 
-class ComponentError(ConfigError):
-    """A component raised an exception in a hook; the run can be resumed from its newest checkpoint."""
+class ComponentError(TrainingError):
+    """A component raised an exception in a hook; the run can be resumed from its last whole iteration."""
 
     def __init__(self, name: str, hook: str, error: Exception) -> None:
-        super().__init__(f"component {name} failed in {hook}: {described(error)}; the run can be resumed "
-                         "from its newest checkpoint")
+        super().__init__(f"component {name} failed in {hook}: {described(error)}; the run can be resumed")
+
+
+def raise_named(name: str, hook: str, error: Exception) -> NoReturn:
+    """Raise the exception of a hook with the names of component and hook.
+
+    Errors of Rematch and of the system have clear messages; they stay as they are, unless code of the user
+    raised them.
+    """
+    if isinstance(error, (ConfigError, OSError, MemoryError)) and not raised_by_user(error):
+        raise error
+    raise ComponentError(name, hook, error) from error
 
 
 class Component:
@@ -321,27 +331,24 @@ def merged_metrics(parts: Sequence[Component], results: Sequence[Metrics]) -> Me
     for part, metrics in zip(parts, results):
         for key, value in metrics.items():
             if not isinstance(value, Real):
-                raise ConfigError(f"component {part.name}: the metric {key} is {short_repr(value)}, expected "
-                                  "a number")
+                raise TrainingError(f"component {part.name}: the metric {key} is {short_repr(value)}, "
+                                    "expected a number")
             merged[key if "/" in key else f"{part.name}/{key}"] = value
     return merged
 
 
 def component_state(part: Component) -> Tree:
-    """The state of a component for a checkpoint; ConfigError in one line where it has none that can be saved.
-    """
+    """The state of a component for a checkpoint; TrainingError where it has none that can be saved."""
     try:
         state = part.state_dict()
-    except (ConfigError, OSError, MemoryError):
-        raise
     except Exception as error:
-        raise ComponentError(part.name, "state_dict", error) from error
+        raise_named(part.name, "state_dict", error)
     return checked_state(state, f"component {part.name}")
 
 
 def checked_state(state: Any, owner: str) -> Tree:
-    """What a state_dict() returned; ConfigError unless it is a dict."""
+    """What a state_dict() returned; TrainingError unless it is a dict."""
     if not isinstance(state, dict):
-        raise ConfigError(f"{owner}: state_dict returned {type(state).__name__}, expected a dict of arrays "
-                          "and numbers")
+        raise TrainingError(f"{owner}: state_dict returned {type(state).__name__}, expected a dict of arrays "
+                            "and numbers")
     return state

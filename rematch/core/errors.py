@@ -31,7 +31,13 @@ class CodeNotAllowed(ConfigError):
     """A run, recipe or policy names code of the user's own, and --allow-code was not given."""
 
 
-class UserCodeError(ConfigError):
+class TrainingError(ConfigError):
+    """A run failed in the middle of an iteration, whose state is half changed and therefore not saved."""
+
+    unsaved: int | None = None  # the last whole iteration, if no checkpoint has it
+
+
+class UserCodeError(TrainingError):
     """Code of the user's own raised an exception: one line with its file, line and function."""
 
 
@@ -43,7 +49,7 @@ class Damaged(RunError):
     """A file whose bytes or contents do not verify; the message is the reason."""
 
 
-class LearnError(ConfigError):
+class LearnError(TrainingError):
     """A gradient, a weight or a value that is not finite: one line with its name."""
 
 

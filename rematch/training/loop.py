@@ -37,6 +37,7 @@ def run_iterations(trainer: Trainer, stop: Callable[[], bool]) -> bool:
         stopping = stop()
         if trainer.save_due() or regular or stopping:
             trainer.save(temporary=not regular)
+        trainer.log.whole_iteration = clock.iteration
         if stopping:
             break
     return clock.done

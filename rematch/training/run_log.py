@@ -48,6 +48,7 @@ class RunLog:
         self.saved_at = math.inf  # time.monotonic() of the newest checkpoint, or of the start
         self.save_seconds = 0.0  # duration of the newest save
         self.saved_iteration: int | None = None  # of the newest checkpoint of this process
+        self.whole_iteration: int | None = None  # the last one that this process has completed
 
     def bind(self, run: Run, display: Display) -> None:
         self.run, self.display, self.columns = run, display, {}
@@ -148,6 +149,12 @@ class RunLog:
             self.run.save(iteration, parts, fingerprint, temporary=temporary)
         self.saved_at, self.saved_iteration = time.monotonic(), iteration
         self.save_seconds = self.saved_at - started
+
+    @property
+    def unsaved_iteration(self) -> int | None:
+        """The last whole iteration, unless a checkpoint has it."""
+        whole, saved = self.whole_iteration, self.saved_iteration
+        return whole if whole is not None and (saved is None or saved < whole) else None
 
     def save_due(self, seconds: float) -> bool:
         """Whether the newest checkpoint is older than `seconds`; later where saving takes long. 0: never."""

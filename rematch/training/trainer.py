@@ -7,8 +7,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from rematch.core.clock import Clock, Request
-from rematch.core.component import Component, ComponentError, Metrics, merged_metrics
-from rematch.core.errors import ConfigError
+from rematch.core.component import Component, Metrics, merged_metrics, raise_named
 from rematch.core.run_config import Config
 from rematch.core.system.interrupts import StopRequest
 from rematch.rollout.rollout_buffer import RolloutBuffer
@@ -45,10 +44,8 @@ class Trainer:
             reads.reader = part.name
             try:
                 results.append(call(part))
-            except (ConfigError, OSError, MemoryError):
-                raise  # these have clear messages
             except Exception as error:
-                raise ComponentError(part.name, hook, error) from error
+                raise_named(part.name, hook, error)
         reads.reader = ""
         return results
 

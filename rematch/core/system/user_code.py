@@ -208,6 +208,11 @@ def _place(error: BaseException) -> str:
     return ""
 
 
+def raised_by_user(error: BaseException) -> bool:
+    """Whether a file of the user is in the traceback of an exception."""
+    return bool(_place(error))
+
+
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
     """An exception that the user's code raises within the block becomes a UserCodeError: one line."""
@@ -216,6 +221,6 @@ def one_line_errors() -> Iterator[None]:
     except (ConfigError, OSError, MemoryError):
         raise  # these have clear messages
     except Exception as error:
-        if not _place(error):
+        if not raised_by_user(error):
             raise
         raise UserCodeError(described(error)) from error

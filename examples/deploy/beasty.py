@@ -14,10 +14,10 @@ from rematch.agents.deployed_policy import quantities
 from rematch.worlds import registry
 
 session = onnxruntime.InferenceSession(sys.argv[1])
-about = json.loads(session.get_modelmeta().custom_metadata_map["rematch"])
+metadata = json.loads(session.get_modelmeta().custom_metadata_map["rematch"])
 
 game = registry.find("beasty")
-world = game.make(game.Config(**about["world"]), games=1, seed=1)
+world = game.make(game.Config(**metadata["world"]), games=1, seed=1)
 role = world.spec.roles["player"]
 units = np.array([[unit.middle, unit.half] for unit in quantities(role)], np.float32)
 

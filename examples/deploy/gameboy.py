@@ -17,10 +17,11 @@ from rematch.worlds import registry
 STEPS = 60
 
 session = onnxruntime.InferenceSession(sys.argv[1])
-about = json.loads(session.get_modelmeta().custom_metadata_map["rematch"])
+metadata = json.loads(session.get_modelmeta().custom_metadata_map["rematch"])
 
 game = registry.find("gameboy")
-world = game.make(settings.apply(game.Config(), settings.flatten(about["world"], "world"), "world"), games=1)
+rules = settings.apply(game.Config(), settings.flatten(metadata["world"], "world"), "world")
+world = game.make(rules, games=1)
 role = world.spec.role_of(0)
 units = np.array([[unit.middle, unit.half] for unit in quantities(role)], np.float32)
 state = np.zeros((1, session.get_inputs()[2].shape[1]), np.float32)

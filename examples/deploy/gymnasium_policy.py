@@ -13,10 +13,10 @@ import numpy as np
 import onnxruntime
 
 session = onnxruntime.InferenceSession(sys.argv[1])
-about = json.loads(session.get_modelmeta().custom_metadata_map["rematch"])
-discrete = any(tensor["name"] == "legal" for tensor in about["inputs"])
+metadata = json.loads(session.get_modelmeta().custom_metadata_map["rematch"])
+discrete = any(tensor["name"] == "legal" for tensor in metadata["inputs"])
 
-env = gymnasium.make(about["world"]["id"])
+env = gymnasium.make(metadata["world"]["id"])
 observation, _ = env.reset(seed=0)
 total, steps, ended = 0.0, 0, False
 while not ended:
@@ -28,4 +28,4 @@ while not ended:
     observation, reward, terminated, truncated, _ = env.step(chosen)
     total, steps, ended = total + float(reward), steps + 1, terminated or truncated
 
-print(f"{about['world']['id']}: return {total:g} in {steps} steps")
+print(f"{metadata['world']['id']}: return {total:g} in {steps} steps")

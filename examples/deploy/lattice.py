@@ -14,11 +14,11 @@ import onnxruntime
 from rematch.worlds import registry
 
 sessions = [onnxruntime.InferenceSession(path) for path in sys.argv[1:3]]
-about = [json.loads(session.get_modelmeta().custom_metadata_map["rematch"]) for session in sessions]
-roles = [each["role"] for each in about]
+metadata = [json.loads(session.get_modelmeta().custom_metadata_map["rematch"]) for session in sessions]
+roles = [each["role"] for each in metadata]
 
 game = registry.find("lattice")
-rules = game.Config(**about[0]["world"])  # the rules of the training
+rules = game.Config(**metadata[0]["world"])  # the rules of the training
 world = game.make(rules, games=1, seed=4)
 generator = np.random.default_rng(0)
 
@@ -26,7 +26,7 @@ moves = 0
 while moves == 0 or not world.view.ended[0]:
     moves += 1
     actions = {}
-    for role, session, each in zip(roles, sessions, about):
+    for role, session, each in zip(roles, sessions, metadata):
         observation = world.view[role]["state"][:, 0]
         legal = np.ones((1, len(each["outputs"][1]["columns"])), np.uint8)  # all moves are always legal
         best, probabilities = session.run(None, {"observation": observation, "legal": legal})

@@ -13,8 +13,8 @@ import numpy as np
 import onnxruntime
 
 session = onnxruntime.InferenceSession(sys.argv[1])
-about = json.loads(session.get_modelmeta().custom_metadata_map["rematch"])
-columns = {column["name"]: i for i, column in enumerate(about["inputs"][0]["columns"])}
+metadata = json.loads(session.get_modelmeta().custom_metadata_map["rematch"])
+columns = {column["name"]: i for i, column in enumerate(metadata["inputs"][0]["columns"])}
 
 observation = np.zeros((1, len(columns)), np.float32)
 
@@ -41,5 +41,5 @@ for name in columns:
 measure("state.time_to_go", 60.0)
 
 action, mean = session.run(None, {"observation": observation})
-for column, value in zip(about["outputs"][0]["columns"], action[0]):
+for column, value in zip(metadata["outputs"][0]["columns"], action[0]):
     print(f"{column['name']} = {value:.3f} {column['unit']}  (from {column['low']:g} to {column['high']:g})")

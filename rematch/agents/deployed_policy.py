@@ -122,8 +122,8 @@ def state_tensor(name: str, policy: QPolicy) -> Tensor:
 
 def metadata(policy: Policy, exported: Mapping[str, Any]) -> dict[str, Any]:
     """The description of a deployed policy as JSON values; exported: the metadata of its policy file."""
-    kept = {key: exported[key] for key in ("game", "role", "iteration", "step", "learner", "world")}
-    out = {"format": FORMAT, **kept, "weights_sha256": digest(policy.weights),
+    fields = {key: exported[key] for key in ("game", "role", "iteration", "step", "learner", "world")}
+    out = {"format": FORMAT, **fields, "weights_sha256": digest(policy.weights),
            "inputs": described(inputs(policy)), "outputs": described(outputs(policy))}
     if "policy.log_std" in (arrays := policy.arrays()):
         out["log_std"] = arrays["policy.log_std"].tolist()  # of the numbers, before scaling

@@ -31,7 +31,7 @@ def summary(name: str) -> str:
 def world_of(name: str) -> str:
     """The world that a recipe trains in, its own or that of the recipe that it is `like`."""
     text = recipe_texts().get(name, "")
-    if found := re.search(r"^game: *(\S+)", text, re.M):
-        return found[1]
+    if match := re.search(r"^game: *(\S+)", text, re.M):
+        return match[1]
     parent = re.search(r"^like: *(\S+)", text, re.M)
     return world_of(parent[1]) if parent else ""

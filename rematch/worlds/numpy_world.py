@@ -186,9 +186,9 @@ class NumpyWorld:
     def load(self, rows: Ints, states: Bytes) -> None:
         size = self.state.dtype.itemsize
         if states.dtype != np.uint8 or states.shape != (len(rows), size):
-            found = f"{states.dtype} {list(states.shape)}"
+            given = f"{states.dtype} {list(states.shape)}"
             raise ConfigError(
-                f"{self.spec.world}: expected states uint8 [{len(rows)}, {size}], found {found}"
+                f"{self.spec.world}: expected states uint8 [{len(rows)}, {size}], found {given}"
             )
         read = np.ascontiguousarray(states).view(self.state.dtype).reshape(len(rows))
         bad = np.flatnonzero(~((read["magic"] == MAGIC) & (read["time"] >= 0) & self.valid_states(read)))

@@ -113,9 +113,9 @@ def played_rows(config: Any, policy: Policy, steps: int = 30) -> tuple[NDArray[A
             elif role.actions.kind == "discrete":
                 actions[role.name][:] = draw.integers(0, role.actions.size, shape)
         chosen = np.flatnonzero(world.view.acting[:, seat]).astype(np.int32)
-        here = seat_at(world, seat, chosen)
-        rows.append(here.obs.copy())
-        masks += [] if here.mask is None else [here.mask.copy()]
+        turn = seat_at(world, seat, chosen)
+        rows.append(turn.obs.copy())
+        masks += [] if turn.mask is None else [turn.mask.copy()]
         world.step(actions)
     return np.concatenate(rows), np.concatenate(masks) if masks else None
 

@@ -30,9 +30,9 @@ def rows(text: str) -> list[list[str]]:
 
 
 def verdict_of(row: list[str]) -> str:
-    found = [verdict for verdict in VERDICTS if row[4].startswith(verdict)]
-    assert len(found) == 1, f"{row[0]}: {row[4]}"
-    return found[0]
+    verdicts = [verdict for verdict in VERDICTS if row[4].startswith(verdict)]
+    assert len(verdicts) == 1, f"{row[0]}: {row[4]}"
+    return verdicts[0]
 
 
 def missing_file(name: str) -> str:
@@ -51,8 +51,8 @@ def missing_proof(name: str) -> str:
     program, _, arguments = name.partition(" ")
     words = arguments.split()
     if program == "make" and len(words) == 1:
-        found = re.search(rf"^{re.escape(words[0])}:", text_of("Makefile"), re.M)
-        return "" if found else f"no target {name}"
+        target = re.search(rf"^{re.escape(words[0])}:", text_of("Makefile"), re.M)
+        return "" if target else f"no target {name}"
     if program == "python" and words:
         return "" if (ROOT / words[0]).is_file() else f"no program {words[0]}"
     if program == "rematch" and words and words[0] in command_list.names():

@@ -292,7 +292,7 @@ class Ruler(Recorder):
 
     def __init__(self, trainer: Trainer, game: str) -> None:
         super().__init__(trainer)
-        self.game, self.starts, self.told = game, [], []  # type: ignore[var-annotated]
+        self.game, self.starts, self.lines = game, [], []  # type: ignore[var-annotated]
 
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
         super().progress(step, rate, metrics)
@@ -302,7 +302,7 @@ class Ruler(Recorder):
         self.starts.append((curriculum.level, distances(self.game, world)[fresh], stage))
 
     def line(self, text: str) -> None:
-        self.told.append(text)
+        self.lines.append(text)
 
 
 def short_run(game: str, **changes: Any) -> Config:
@@ -339,7 +339,7 @@ def test_the_distances_that_live_worlds_play_are_those_of_the_level(game: str, t
     assert len(seen) >= 3, "starts of several levels were measured"
     log = (tmp_path / "run" / "train.log").read_text()
     ups = [line for line in log.splitlines() if line.startswith("CURRICULUM up to level")]
-    assert len(ups) >= 2 and ups == [line for line in ruler.told if line.startswith("CURRICULUM")]
+    assert len(ups) >= 2 and ups == [line for line in ruler.lines if line.startswith("CURRICULUM")]
     rows = ruler.evaluations
     assert [entry["level"] for entry in rows] == sorted(entry["level"] for entry in rows)
     assert rows[0]["level_name"] == curriculum.levels[0].name

@@ -66,7 +66,7 @@ def state_of(search: Search) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[Trainer, Search, list[list[str]], list[Any]]:
+def search_run() -> tuple[Trainer, Search, list[list[str]], list[Any]]:
     """Sought until ROUTE-1: the lines of each iteration, and what was known after the fourth."""
     sizes, dqn.SIZES = dqn.SIZES, single_seat_worlds.SIZES
     try:
@@ -84,8 +84,8 @@ def found() -> tuple[Trainer, Search, list[list[str]], list[Any]]:
 FoundStates = tuple[Trainer, Search, list[list[str]], list[Any]]
 
 
-def test_explorers_find_the_next_milestone_and_its_actions_replay_from_power_on(found: FoundStates) -> None:
-    session, _, lines, _ = found
+def test_explorers_find_the_next_milestone_and_its_actions_replay(search_run: FoundStates) -> None:
+    session, _, lines, _ = search_run
     archive: Any = archive_of(session)
     assert [line for some in lines for line in some] == [
         "Milestone DAWN: first reached at step 0 from power-on",
@@ -107,9 +107,9 @@ def test_explorers_find_the_next_milestone_and_its_actions_replay_from_power_on(
     assert (dawn["scouted"], route["scouted"]) == (6 * 40, archive.explorer_steps)
 
 
-def test_places_are_what_their_names_say(found: FoundStates) -> None:
+def test_places_are_what_their_names_say(search_run: FoundStates) -> None:
     """Squares of two steps outside of matches; each begun from or come by, and reached from the root."""
-    _, search, _, _ = found
+    _, search, _, _ = search_run
     root = search.world.library.find(search.root)
     assert len(search.cells) > 5 and root.milestones == ("DAWN",)
     world = gameboy_worlds.world(1)
@@ -158,7 +158,7 @@ def test_a_walk_is_captured_on_squares_and_in_matches() -> None:
 # --- the same again -----------------------------------------------------------------------------------
 
 
-def test_a_restored_session_goes_on_alike_whatever_its_threads(found: FoundStates) -> None:
+def test_a_restored_session_goes_on_alike_whatever_its_threads(search_run: FoundStates) -> None:
     """Two iterations, a restore into a session with two threads, two more."""
     first, search = make_search()
     for iteration in range(2):
@@ -169,7 +169,7 @@ def test_a_restored_session_goes_on_alike_whatever_its_threads(found: FoundState
     assert state_of(again) == state_of(search)
     for iteration in (2, 3):
         again.search(iteration, 100 * iteration)
-    assert state_of(again) == found[3]
+    assert state_of(again) == search_run[3]
 
 
 def test_a_save_writes_only_what_is_new() -> None:

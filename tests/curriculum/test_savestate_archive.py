@@ -296,8 +296,8 @@ def test_a_resume_brings_the_folder_back(tmp_path: Path) -> None:
     (place / "index.json").write_text(json.dumps([*rows, later, {"file": "../../twin/config.yaml"}]))
     (place / "LATER_999.state").write_bytes(b"later")
     (place / "mine.state").write_bytes(b"somebody's")
-    said = savestate_runs.go_on(folder).__dict__["said"]
-    notes = [line for line in said if "savestates" in line and "Milestone" not in line]
+    lines = savestate_runs.go_on(folder).__dict__["said"]
+    notes = [line for line in lines if "savestates" in line and "Milestone" not in line]
     assert len(notes) == 3 and sum("written again from the checkpoint" in line for line in notes) == 2
     assert any("mine.state: not a savestate of this run" in line for line in notes)
     assert (place / "mine.state").read_bytes() == b"somebody's" and not (place / "LATER_999.state").exists()

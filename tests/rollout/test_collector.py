@@ -77,14 +77,14 @@ def slow_rollout(cast: Cast, iteration: int) -> RolloutBuffer:
                         player = cast.tables[role].others[slot - SLOTS]
                         track.action[t, n, j] = player.act(at, RngKey(SEED, keys.BOT, step)).action[0]
                         continue
-                    who = cast.selves[role][slot]
+                    policy = cast.selves[role][slot]
                     action, logp, value = (
                         track.action[t, n, j][None].copy(),
                         np.zeros(1, np.float32),
                         np.zeros(1, np.float32),
                     )
-                    who.network.act(
-                        who.packed,
+                    policy.network.act(
+                        policy.packed,
                         np.zeros(1, np.int32),
                         seen[None],
                         np.array([n * k + j], np.uint32),

@@ -186,14 +186,14 @@ class Watch(Recorder):
         self.weights = [self.current()]
         self.seated: list[Any] = []
         self.deciding: list[Any] = []
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.played: list[Phase] = []
 
     def current(self) -> dict[str, bytes]:
         return {role: policy.weights.tobytes() for role, policy in self.trainer.agents.players.items()}
 
     def line(self, text: str) -> None:
-        self.said.append(text)
+        self.lines.append(text)
 
     def progress(self, step: int, rate: float, metrics: dict[str, Any]) -> None:
         super().progress(step, rate, metrics)
@@ -267,7 +267,7 @@ def test_both_roles_join_the_pool_in_micro_phases(tmp_path: Path) -> None:
     watch = watched(small("micro"), tmp_path / "run")
     assert {role: pool.seen for role, pool in part(watch, League).matchmaker.pools.items()} == {
         "matcher": 5, "hider": 6}
-    output = [text for text in watch.said if "micro" in text]
+    output = [text for text in watch.lines if "micro" in text]
     log = (tmp_path / "run" / "train.log").read_text().splitlines()
     assert output == [text for text in log if "micro" in text]
     assert output == ["Phase S1: matcher learns, from step 384; micro 1, Pool: 0 matcher, 1 hider; "

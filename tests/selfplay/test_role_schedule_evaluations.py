@@ -33,7 +33,7 @@ def test_last_role_warms_up_and_learns_first_on_a_new_level() -> None:
         after.append((phase.name, phase.roles[0], schedule.phase_ended(phase.last)))
     # 150 steps end inside the second iteration; later phases keep to the steps
     assert after[:3] == [("S3w", "evader", False), ("S3w", "evader", False), ("S3", "evader", True)]
-    assert [who for _, who, _ in after[3:]] == ["pursuer", "evader", "pursuer"]
+    assert [role for _, role, _ in after[3:]] == ["pursuer", "evader", "pursuer"]
     plain = alternating(level_warmup_steps=100)
     run_through(plain, 1)
     plain.record_evaluation(evaluation_row(0.1), 1)
@@ -48,8 +48,8 @@ def test_losing_role_gets_the_next_phases_while_the_gap_is_large() -> None:
     schedule = alternating(adaptive_threshold=0.3, adaptive_phases=3)
     schedule.advance(0)
     schedule.record_evaluation(evaluation_row(0.5, "pursuer"), 0)
-    who = [phase.roles[0] for phase in run_through(schedule, 6)[1:]]
-    assert who == ["pursuer"] * 3 + ["evader", "pursuer"]
+    roles = [phase.roles[0] for phase in run_through(schedule, 6)[1:]]
+    assert roles == ["pursuer"] * 3 + ["evader", "pursuer"]
     schedule.record_evaluation(evaluation_row(0.5, "evader"), 0)
     schedule.advance(6)
     schedule.record_evaluation(evaluation_row(0.2, "evader"), 0)  # small again: the boost is over
@@ -62,8 +62,8 @@ def test_no_role_learns_longer_than_force_switch_steps() -> None:
     schedule = alternating(adaptive_threshold=0.3, adaptive_phases=20, force_switch_steps=300)
     schedule.advance(0)
     schedule.record_evaluation(evaluation_row(0.9, "pursuer"), 0)
-    who = [phase.roles[0] for phase in run_through(schedule, 12)]
-    assert who[:4] == ["pursuer"] * 3 + ["evader"]
+    roles = [phase.roles[0] for phase in run_through(schedule, 12)]
+    assert roles[:4] == ["pursuer"] * 3 + ["evader"]
     long = alternating(force_switch_steps=40)
     assert [phase.last - phase.first for phase in run_through(long, 3)] == [1, 1, 1]  # never less than one
     cut = alternating(phase_steps=1000, force_switch_steps=250)

@@ -45,9 +45,9 @@ def pursuit_subjects() -> list[Subject]:
     out = []
     for seat, role in enumerate(("pursuer", "evader")):
         for name, to in shown.items():
-            for who in (0, 1):
-                column = ("own_" if who == seat else "other_") + words[name]
-                out.append((f"{name} of seat {who}", role, (column,), change(name, who, to)))
+            for subject in (0, 1):
+                column = ("own_" if subject == seat else "other_") + words[name]
+                out.append((f"{name} of seat {subject}", role, (column,), change(name, subject, to)))
         for obstacle in (0, 1):
             for axis in ("x", "y"):
                 to = change(f"obstacle_{axis}", obstacle, halve)
@@ -74,12 +74,12 @@ def lattice_subjects() -> list[Subject]:
 
     out: list[tuple[str, str, tuple[str, ...], Change]] = []
     for seat, role in enumerate(("pursuer", "evader")):
-        for who in (0, 1):
-            own = "own" if who == seat else "other"
+        for subject in (0, 1):
+            own = "own" if subject == seat else "other"
             for column in (own, f"apart_{own}"):
-                out.append((f"heading of seat {who}", role, (column,), change("robot", who, turned)))
+                out.append((f"heading of seat {subject}", role, (column,), change("robot", subject, turned)))
             for column in (own, "apart_own", "apart_other"):
-                out.append((f"cell of seat {who}", role, (column,), change("robot", who, privileged)))
+                out.append((f"cell of seat {subject}", role, (column,), change("robot", subject, privileged)))
         out.append(("moves left", role, ("to_go",), change("moves_left", 0, lambda x: x - 1)))
         for hidden in ("slot", "seed"):
             out.append((hidden, role, (), change(hidden, 0, lambda x: x + 1)))

@@ -123,7 +123,7 @@ class Sticks(NumpyWorld):
 
     @classmethod
     def make_spec(cls, config: SticksConfig) -> Spec:
-        takes = tuple(f"{who}_{n}" for who in ("own", "next", "before") for n in (1, 2, 3))
+        takes = tuple(f"{owner}_{n}" for owner in ("own", "next", "before") for n in (1, 2, 3))
         fields = (
             Field(name="pile", columns=("sticks",), low=0.0),
             Field(name="turn", columns=("own", "next", "before"), low=0.0),

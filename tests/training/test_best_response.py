@@ -285,8 +285,8 @@ def test_stored_responses_are_not_trained_again(tmp_path: Path, monkeypatch: pyt
     again = frozen_of(small("matching"), tmp_path / "twin")
     assert search(again, ask, tmp_path / "twin") == interrupted  # as if nothing had happened
     # A policy that was damaged is trained again; one of other settings too; the first result stays.
-    about = json.loads((folder / FILE).read_text())["responses"][0]["about"]
-    (folder / "policies" / f"{response_name(about)}.safetensors").write_bytes(b"")
+    metadata = json.loads((folder / FILE).read_text())["responses"][0]["about"]
+    (folder / "policies" / f"{response_name(metadata)}.safetensors").write_bytes(b"")
     del trained[:]
     search(frozen, ExploitRequest(budget=5000, seeds=1, games=120), folder)
     assert len(trained) == 1

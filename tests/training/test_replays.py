@@ -43,11 +43,11 @@ def test_every_evaluation_stores_a_game_that_verifies(tmp_path: Path) -> None:
 
 
 def test_replays_do_not_change_the_training(tmp_path: Path) -> None:
-    kept = ("config.yaml", "manifest.json", "report.html")  # they show the settings
+    skipped = ("config.yaml", "manifest.json", "report.html")  # they show the settings
     runs = [trained(tmp_path / "a"), trained(tmp_path / "b", replays__games=0),
             trained(tmp_path / "c", replays__games=3)]  # fmt: skip
     files = [{name: path.read_bytes() for name, path in comparable_files(run).items()
-              if path.name not in kept and not name.startswith("replays/")} for run in runs]  # fmt: skip
+              if path.name not in skipped and not name.startswith("replays/")} for run in runs]  # fmt: skip
     assert files[0] == files[1] == files[2] and any("weights" in name or "state" in name for name in files[0])
     assert len(names(runs[2])) == 18 and not (runs[1] / "replays").exists()
 

@@ -88,9 +88,9 @@ def card(workdir: Path) -> Path:
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the card of a policy as a forger would: its digests are valid."""
-    arrays, about = policy_files.read(path)
-    change(about["claims"])
-    policy_files.write_file(path, arrays, about, replace=True)
+    arrays, metadata = policy_files.read(path)
+    change(metadata["claims"])
+    policy_files.write_file(path, arrays, metadata, replace=True)
 
 
 def test_true_claims_are_confirmed(card: Path, succeed: Runner) -> None:

@@ -87,8 +87,8 @@ def test_map_draws_tiles_dots_flags_and_the_way(browser: Any, root: Path) -> Non
     prefer(browser, "light")
     open_page(browser, root)
     stored = json.loads((root / "walk/world_map.json").read_text())
-    found = wait(browser, "document.querySelectorAll('[data-game]').length")
-    assert found == len(stored["games"]) == 4
+    dots = wait(browser, "document.querySelectorAll('[data-game]').length")
+    assert dots == len(stored["games"]) == 4
     flags = browser.execute_script("return document.querySelectorAll('[data-savestate]').length")
     assert flags == len(stored["savestates"]) > 0
     groups = {game["group"] for game in stored["games"]}

@@ -58,9 +58,9 @@ def open_game(server: Client, root: Path, /, **body: Any) -> tuple[int, Any]:
     return server.post(f"{base(root)}/open", {"client": CLIENT, "savestate": None, "game": None} | body)
 
 
-def press(client: Client, session: str, *actions: int, who: str = CLIENT) -> tuple[int, Any]:
+def press(client: Client, session: str, *actions: int, client_id: str = CLIENT) -> tuple[int, Any]:
     path = f"/api/worlds/gameboy/sessions/{session}/press"
-    return client.post(path, {"client": who, "actions": list(actions)})
+    return client.post(path, {"client": client_id, "actions": list(actions)})
 
 
 def pixels(state: Any) -> Any:
@@ -179,7 +179,7 @@ def test_client_has_one_session_and_the_server_few(client: Client, root: Path, m
     assert press(client, first["session"], 0)[0] == 400 and press(client, second["session"], 0)[0] == 200
     status, text = open_game(client, root, client=OTHER)
     assert status == 400 and "games are being played" in text
-    assert press(client, second["session"], 0, who=OTHER)[0] == 400, "a session belongs to its client"
+    assert press(client, second["session"], 0, client_id=OTHER)[0] == 400, "a session belongs to its client"
     close = f"/api/worlds/gameboy/sessions/{second['session']}/close"
     assert client.post(close, {"client": CLIENT}) == (200, {})
     assert press(client, second["session"], 0)[0] == 400

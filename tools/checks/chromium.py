@@ -69,12 +69,12 @@ def processes() -> Mapping[int, tuple[int, str]]:
 
 def tab_bytes(driver: Any) -> int:
     """Memory of the largest renderer process of a browser: its share of pages that are mapped (PSS)."""
-    found = processes()
+    running = processes()
     own, sizes = {driver.service.process.pid}, [0]
     for _ in range(6):  # driver, browser, zygotes, renderers
-        own |= {pid for pid, (parent, _) in found.items() if parent in own}
+        own |= {pid for pid, (parent, _) in running.items() if parent in own}
     for pid in own:
-        if "--type=renderer" in found.get(pid, (0, ""))[1]:
+        if "--type=renderer" in running.get(pid, (0, ""))[1]:
             sizes.append(memory(pid))
     return max(sizes)
 

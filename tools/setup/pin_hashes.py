@@ -41,19 +41,19 @@ def needed() -> list[str]:
     text = (ROOT / "pyproject.toml").read_text()
     block = text.partition("dependencies = [")[2].partition("]")[0]
     unread = [match[0] for match in map(NAME.search, block.split('"')[1::2]) if match]
-    found: list[str] = []
+    pins: list[str] = []
     while unread:
         name = normal(unread.pop())
-        if name in found:
+        if name in pins:
             continue
-        found.append(name)
+        pins.append(name)
         try:
             further = requires(name) or []
         except PackageNotFoundError:
             further = []
         plain = [line for line in further if "extra ==" not in line]
         unread += [match[0] for match in map(NAME.match, plain) if match and is_wanted(match[0])]
-    return sorted(found)
+    return sorted(pins)
 
 
 def is_wanted(name: str) -> bool:
@@ -73,11 +73,11 @@ def hashes(name: str, version: str) -> list[str]:
 def main() -> int:
     versions, lines = pins(), [HEAD]
     for name in needed():
-        found = hashes(name, versions[name])
-        if not found:
+        digests = hashes(name, versions[name])
+        if not digests:
             print(f"{name} {versions[name]}: the index has no file of this version", file=sys.stderr)
             return 1
-        entry = [f"{name}=={versions[name]}", *(f"--hash=sha256:{each}" for each in found)]
+        entry = [f"{name}=={versions[name]}", *(f"--hash=sha256:{each}" for each in digests)]
         lines.append(" \\\n    ".join(entry))
     FILE.write_text("\n".join(lines) + "\n")
     print(f"{FILE.name}: {len(lines) - 1} packages, {sum(map(len, lines)):,} bytes")

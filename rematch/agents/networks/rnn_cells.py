@@ -196,7 +196,7 @@ class Lstm(nn.Module):
         """One step in plain operations, for ONNX files: x [B, inputs] -> [B, 1, width], state after."""
         gates = self.input(x) + self.recurrent(hidden)
         input_gate, forget_gate, output_gate, candidate = gates.chunk(4, 1)
-        kept = torch.sigmoid(forget_gate) * cell
-        cell = kept + torch.sigmoid(input_gate) * torch.tanh(candidate)
+        kept_cell = torch.sigmoid(forget_gate) * cell
+        cell = kept_cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
         hidden = torch.sigmoid(output_gate) * torch.tanh(cell)
         return hidden[:, None], torch.cat([hidden, cell], 1)

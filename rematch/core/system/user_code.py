@@ -86,9 +86,9 @@ def load_object(reference: str, kind: type[Any], setting: str) -> Any:
     loaded = _load(reference, setting)
     if not isinstance(loaded, kind):
         is_class = isinstance(loaded, type)
-        found = f"the class {loaded.__name__}" if is_class else f"one of {type(loaded).__name__}"
+        given = f"the class {loaded.__name__}" if is_class else f"one of {type(loaded).__name__}"
         raise ConfigError(f"{setting} = {reference}: expected an object of the class "
-                          f"{kind.__module__}.{kind.__name__}, found {found}")
+                          f"{kind.__module__}.{kind.__name__}, found {given}")
     return loaded
 
 

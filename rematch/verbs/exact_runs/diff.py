@@ -204,15 +204,15 @@ def equal_until(one: Side, two: Side) -> int | None:
 
 def evaluation_rows(one: Side, two: Side, game: Game) -> list[dict[str, Any]]:
     names = game.defaults.rate_names
-    found = [measures(Evaluation.from_json(each.history[-1]), names) if each.history else {}
+    newest = [measures(Evaluation.from_json(each.history[-1]), names) if each.history else {}
              for each in (one, two)]
-    if not any(found):
+    if not any(newest):
         return []
     steps = [{"value": each.history[-1].get("step"), "low": None} if each.history else None
              for each in (one, two)]
     rows = [{"name": "step", "values": steps}]
-    return rows + [{"name": name, "values": [entry.get(name) for entry in found]}
-                   for name in dict.fromkeys(name for entry in found for name in entry)]
+    return rows + [{"name": name, "values": [entry.get(name) for entry in newest]}
+                   for name in dict.fromkeys(name for entry in newest for name in entry)]
 
 
 def metric_rows(one: Side, two: Side) -> list[dict[str, Any]]:

@@ -133,10 +133,10 @@ class Comparison:
             self._compare(HISTORY_FILE, row["iteration"], expected, line)
             self.evaluations += 1
 
-    def _compare(self, file: str, iteration: int, expected: str, found: str) -> None:
-        if expected == found:
+    def _compare(self, file: str, iteration: int, expected: str, line: str) -> None:
+        if expected == line:
             return
-        before, now = (atomic_files.read_json(text.encode(), file) for text in (expected, found))
+        before, now = (atomic_files.read_json(text.encode(), file) for text in (expected, line))
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         key = keys[0] if keys else ""
         first = f"{key} is {now.get(key)!r:.40} instead of {before.get(key)!r:.40}"

@@ -71,11 +71,11 @@ def stored_rules(folder: Path) -> Config | None:
     except Unreadable:
         return None
     game = re.search(r"^game: *(\S+) *$", text, re.M)
-    found = dict(re.findall(r"^  (players|scoring|document_variant): *(\S{1,10}) *$", text, re.M))
-    usable = found.get("players") in ("2", "3", "4") and found.get("scoring") in SCORINGS
-    if game is None or game[1] != WORLD or not usable or found.get("document_variant") != "false":
+    rules = dict(re.findall(r"^  (players|scoring|document_variant): *(\S{1,10}) *$", text, re.M))
+    usable = rules.get("players") in ("2", "3", "4") and rules.get("scoring") in SCORINGS
+    if game is None or game[1] != WORLD or not usable or rules.get("document_variant") != "false":
         return None
-    return Config(players=int(found["players"]), scoring=found["scoring"], first=-1)
+    return Config(players=int(rules["players"]), scoring=rules["scoring"], first=-1)
 
 
 class AbsentPlayer:

@@ -93,7 +93,7 @@ def check_shapes(test: WorldUnderTest) -> None:
         if role.name in world.view.mask:
             expected[f"view.mask[{role.name!r}]"] = (np.uint8, (games, len(role.seats), role.actions.size))
     for now in ("made", "stepped"):
-        found = (
+        actual = (
             observations(world)
             | finals(world)
             | events(world)
@@ -104,13 +104,13 @@ def check_shapes(test: WorldUnderTest) -> None:
                 "next.stage": world.next.stage,
             }
         )
-        missing, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+        missing, extra = sorted(expected.keys() - actual.keys()), sorted(actual.keys() - expected.keys())
         test.require(not missing, f"{missing[:1]} is missing")
         test.require(
             not extra, f"{extra[:1]} is not in the spec" + " (cutoffs is False)" * (not spec.cutoffs)
         )
         for array_name, (kind, shape) in expected.items():
-            array = found[array_name]
+            array = actual[array_name]
             flat = (*array.shape[:2], int(np.prod(array.shape[2:]))) if len(shape) == 3 else array.shape
             test.require(
                 array.dtype == kind and flat == shape,

@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 BALANCE = "The NE gap measures balance: a small gap means an even match, not strong players."
 LEVELS = ("above, below: the player's interval does not overlap that of the best scripted player (the "
           "baseline); level: the two overlap.")
-SHARED_METRICS = ("rollout", "league", "balance", "train", "recent", "spawn", "theta")  # not of a role
+LEARNER_METRICS = ("updates", "entropy")  # each learner logs one of them for its role
 RECENT = 20  # iterations of which the median is the speed
 NEWEST_PHASES = 4  # phases that a sentence about learning names
 STANDINGS = ("below", "level", "above", "-")  # the weakest first
@@ -65,9 +65,9 @@ def fold_sentence(line: str, width: int) -> list[str]:
 
 
 def roles_in(metrics: Row) -> list[str]:
-    """The roles that have learning metrics, in the order of the metrics."""
-    prefixes = [key.rpartition("/")[0] for key in metrics]
-    return list(dict.fromkeys(prefix for prefix in prefixes if prefix not in ("", *SHARED_METRICS)))
+    """The roles that have metrics of a learner, in the order of the metrics; components have others."""
+    names = [key.rpartition("/") for key in metrics]
+    return list(dict.fromkeys(role for role, _, name in names if role and name in LEARNER_METRICS))
 
 
 # --- progress ---------------------------------------------------------------------------------------------

@@ -110,9 +110,9 @@ def test_aligned_accepts_no_rows() -> None:
     assert aligned([]) == []
 
 
-def test_roles_in_leaves_out_shared_metrics() -> None:
-    metrics = {"iteration": 1, "player/kl": 0.1, "rollout/length": 3, "league/weight_random": 0.1,
-               "train/grad_norm_pre_clip": 0.5, "other/kl": 0.2}
+def test_roles_in_leaves_out_metrics_of_components() -> None:
+    metrics = {"iteration": 1, "player/kl": 0.1, "player/updates": 8.0, "mine/count": 2,
+               "train/grad_norm_pre_clip": 0.5, "other/entropy": 0.2}
     assert roles_in(metrics) == ["player", "other"]
 
 

@@ -348,7 +348,7 @@ def _release(error: BaseException | None) -> None:
 def _train_again(folder: Path, last: int, quiet: bool, place: Place | None) -> None:
     """Train a run from its newest checkpoint to the end of iteration `last`, as before, and save that."""
     with StopRequest(None) as stop, Run.open(folder, write=True) as run, ProgressDisplay(quiet) as display:
-        trainer, _ = _restored(run, False, place)
+        trainer, _ = _restored(run, True, place)  # this process has trained from that checkpoint
         clock, first = trainer.clock, trainer.clock.iteration
         display.line(f"training iterations {first + 1} to {last} again, to save the last whole iteration")
 

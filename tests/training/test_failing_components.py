@@ -148,6 +148,20 @@ def test_last_whole_iteration_is_saved(learner: str, hook: str, runs: FailingRun
     assert differences(whole, tmp_path / "run") == []
 
 
+def test_last_whole_iteration_is_saved_while_the_next_rollout_is_played(
+    runs: FailingRuns, tmp_path: Path
+) -> None:
+    config = runs.config("ppo", lag=1)
+    api.train(config, folder=tmp_path / "whole")
+    runs.switch.write_text("after_update 6")
+    with pytest.raises(ComponentError):
+        api.train(config, folder=tmp_path / "run")
+    runs.switch.unlink()
+    assert newest(tmp_path / "run") == 5
+    api.resume(tmp_path / "run")
+    assert differences(tmp_path / "whole", tmp_path / "run") == []
+
+
 def test_failure_in_the_first_iterations_saves_from_the_beginning(runs: FailingRuns, tmp_path: Path) -> None:
     runs.switch.write_text("after_update 3")
     with pytest.raises(ComponentError):

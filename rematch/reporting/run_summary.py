@@ -120,7 +120,7 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True, from_met
         "savestates": run.attempt(lambda: archive_files.savestate_rows(path)) or [],
         "exact": run.attempt(lambda: exact_sentences(newest)) or [],
         "exploit": run.attempt(lambda: _exploit(run)) or [],
-        **_matrix(matrix),
+        **matrix_facts(matrix),
         "curriculum": run.attempt(lambda: _curriculum(run)) or {"levels": [], "promotions": [], "log": []},
         "rollbacks": run.attempt(lambda: _rollbacks(run)) or {"events": [], "log": []},
     }
@@ -193,7 +193,7 @@ def _exploit(run: Folder) -> list[Row]:
     return sorted(out, key=lambda row: (row["iteration"], row["budget"]))
 
 
-def _matrix(matrix: Payoff | None) -> Row:
+def matrix_facts(matrix: Payoff | None) -> Row:
     if matrix is None:
         return {"payoff": None, "cyclic": None, "forgetting": None}
     return {"payoff": payoff_matrix.with_bounds(matrix), "cyclic": asdict(cycle_share(matrix)),
@@ -336,8 +336,8 @@ def stored_matrix(path: Path, level: str | None = None) -> Payoff | None:
         return None
 
 
-def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payoff | None:
-    """The payoff matrix of a run's past policies, from its folder; if absent, it is played and stored."""
+def matrix_of(path: Path, games: int | None, log: Callable[[str], None], store: bool = True) -> Payoff | None:
+    """The payoff matrix of a run's past policies, from its folder; if absent, it is played, and stored."""
     with Run.open(path, write=False) as run:
         config = with_available_device(stored_config(run))
         checkpoint = run.load(verify_chunks=False)
@@ -363,6 +363,8 @@ def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payo
     log(f"{clean(path)}: playing the payoff matrix of {len(past)} past policies ...")
     board = Scoreboard(make, payoff_matrix.SEED_OFFSET + config.seed, config.threads)
     matrix = payoff_matrix.play(board, past, games, log)
+    if not store:
+        return matrix
     try:
         with Run.open(path, write=True) as run:
             tree = {"config": atomic_files.sha256_hex(run.config_text.encode()), "level": level,

@@ -25,7 +25,8 @@ MISSING = float("nan")
 class MetricColumns:
     """The rows that were read so far; `update` reads what was appended."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "step") -> None:
+        self.key = key  # the whole number that orders the rows
         self._clear()
 
     def _clear(self) -> None:
@@ -76,10 +77,11 @@ class MetricColumns:
         except (ValueError, RecursionError):
             row = None
         self.damaged += not isinstance(row, dict)
-        if not isinstance(row, dict) or type(row.get("step")) is not int or abs(row["step"]) > LARGEST_NUMBER:
+        place = row.get(self.key) if isinstance(row, dict) else None
+        if type(place) is not int or abs(place) > LARGEST_NUMBER:
             return
         count = len(self.step)
-        self.step.append(row["step"])
+        self.step.append(place)
         for name, value in row.items():
             if name in NOT_COLUMNS or type(value) not in (float, int):
                 continue

@@ -40,25 +40,7 @@ def replay_routes(world: str, scene: Scene) -> tuple[Get | Post, ...]:
         Get(path="/runs/{run}", read=partial(overview, world)),
         Get(path="/runs/{run}/replays/{replay}", read=partial(stored_scene, world, scene)),
         Post(path="/runs/{run}/match", act=partial(start_match, world)),
-        *job_routes(),
     )
-
-
-def job_routes() -> tuple[Get | Post, ...]:
-    return (
-        Get(path="/jobs/{job}", read=job_state),
-        Post(path="/jobs/{job}/cancel", act=cancel),
-    )
-
-
-def job_state(data: RunData, request: Request) -> Json:
-    return data.jobs.find(request.path_params["job"]).to_json()
-
-
-def cancel(data: RunData, request: Request, body: Json) -> Json:
-    job = data.jobs.find(request.path_params["job"])
-    job.cancel()
-    return job.to_json()
 
 
 # --- stored games -----------------------------------------------------------------------------------------

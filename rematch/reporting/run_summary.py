@@ -33,6 +33,7 @@ from rematch.evaluation.payoff_matrix import Payoff, cycle_share, find_forgettin
 from rematch.evaluation.text import clean, verdict_word
 from rematch.evaluation.verdict import alarms, findings
 from rematch.reporting import untrusted_folder
+from rematch.reporting.html.map_section import map_facts
 from rematch.reporting.learning_curves import user_curves
 from rematch.reporting.seed_groups import groups
 from rematch.reporting.text import exact_sentences, learning_sentence
@@ -118,6 +119,7 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True, from_met
         "frontier": run.attempt(lambda: archive_files.summary_lines(path)) or [],
         "milestones": run.attempt(lambda: archive_files.first_steps(path)) or {},
         "savestates": run.attempt(lambda: archive_files.savestate_rows(path)) or [],
+        "world_map": run.attempt(lambda: map_facts(path)),
         "exact": run.attempt(lambda: exact_sentences(newest)) or [],
         "exploit": run.attempt(lambda: _exploit(run)) or [],
         **matrix_facts(matrix),
@@ -177,10 +179,8 @@ def _exploit(run: Folder) -> list[Row]:
     """Best responses by budget, from exploit.json, which `rematch exploit` writes."""
     try:
         stored = untrusted_folder.read_json(run.path, "exploit.json")
-    except untrusted_folder.Unreadable as error:
-        if "missing" in str(error):
-            return []
-        raise
+    except untrusted_folder.Absent:
+        return []
     out = []
     for result in stored["results"]:
         question, iteration = result["question"], result["question"]["frozen"]["iteration"]
@@ -419,9 +419,9 @@ def report(
     if out is not None or len(paths) > 1:  # report.html in a run's folder belongs to the run
         check_target(target)
     summary = gather(paths, games, log, quick)
-    data = html.page(summary, [html.pictures(path) for path in paths]).encode("utf-8", "replace")
+    text = html.page(summary, [html.pictures(path, linked=target.parent == path) for path in paths])
     with atomic_files.os_errors_as_run_error(f"{target} was not written"):
-        atomic_files.replace_file(target, data)
+        atomic_files.replace_file(target, text.encode("utf-8", "replace"))
     return target, summary
 
 

@@ -148,7 +148,7 @@ function stateList(scene, step) {
   const rows = scene.players.map((player, seat) => {
     const cell = scene.cells[step][seat], actions = scene.actions[seat], probs = scene.probs[seat]?.[step];
     const odds = probs && probs[0] !== null ? ` (${actions.names.map((name, k) => `${name} ${Math.round(100 * probs[k])} %`).join(", ")})` : "";
-    return [player.role, `cell (${cell % scene.n}, ${Math.floor(cell / scene.n)}), moves ${actions.names[actions.rows[step]]}${odds}`];
+    return [player.role, `cell (${cell % scene.n}, ${Math.floor(cell / scene.n)}), goes ${actions.names[actions.rows[step]]}${odds}`];
   });
   rows.push(["moves left", String(scene.moves_left[step])]);
   return rows.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]);

@@ -15,6 +15,7 @@ export async function runPage(view, id, pages) {
   const redraw = () => runPage(view, id, pages);
   const films = Object.entries(run.films).filter(([name]) => name in FILMS);
   const open = view.querySelector("#more-curves")?.open ?? false;
+  const before = view.querySelector(".log"), atEnd = !before || before.scrollTop + before.clientHeight > before.scrollHeight - 8;
   update(view,
     h("h1", {}, run.name),
     h("p", {class: "facts"}, h("span", {class: `state ${run.state}`}, run.state), " ", run.world,
@@ -28,10 +29,12 @@ export async function runPage(view, id, pages) {
     h("h2", {key: "learning"}, "Learning"), ...learning(curves, open),
     ...(films.length ? [h("h2", {key: "film"}, "Newest film"), h("div", {key: "films", class: "films"}, ...films.map(([name, version]) => h("img", {key: name, src: `/api/runs/${id}/film/${name}?version=${version}`, alt: FILMS[name], class: "film"})))] : []),
     h("h2", {key: "settings"}, "Settings that differ from the defaults"),
-    table(["setting", "value", "default"], run.changed.map((row) => [h("code", {}, row.key), String(row.value), String(row.default)]), "changed settings"),
+    h("div", {class: "short", key: "changed"}, table(["setting", "value", "default"], run.changed.map((row) => [h("code", {}, row.key), String(row.value), String(row.default)]), "changed settings")),
     h("h2", {key: "log"}, "End of the log"), h("pre", {class: "log", tabindex: "0", "aria-label": "log"}, (log.lines ?? []).slice(-80).join("\n")),
   );
   document.title = `${run.name} · Rematch`;
+  const pane = view.querySelector(".log");
+  if (atEnd) requestAnimationFrame(() => { pane.scrollTop = pane.scrollHeight; });  // the newest lines, once they are on the page
 }
 
 function causes(run) {

@@ -24,7 +24,7 @@ export async function runsPage(view, redraw, pages) {
   const rows = [...groups].flatMap(([name, runs]) => runs.length > 1
     ? [sweepRow(name, runs, choose), ...runs.sort(byName).map((run) => runRow(run, choose, name))] : [runRow(runs[0], choose)]);
   const headings = ["compare", "run", "world, recipe", "state", "steps", "trend", "verdict", "written"];
-  const parts = [h("h1", {}, "Runs"), links, table(headings, rows, "runs")];
+  const parts = [h("h1", {}, "Runs"), links, h("div", {class: "runs", key: "runs"}, table(headings, rows, "runs"))];
   if (chosen.size) parts.push(h("section", {key: "compared"}, h("h2", {}, "Compared"), ...await compared(redraw)));
   else parts.push(h("p", {class: "note"}, "Tick runs to compare them in one chart; tick a sweep to see its seeds as a band."));
   update(view, ...parts);

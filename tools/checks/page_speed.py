@@ -11,8 +11,8 @@ tab (PSS: shared pages count in part).
 `training` trains the same recipe with and without open pages, in turns and in alternating order. An open page
 is a connection that waits for events and then loads what the page loads, at most every 4 s. The clients run
 with the lowest priority: they stand for browsers of other machines. Output: CPU time and wall time of the
-training, with pages over without; median of the pairs, smallest and largest. Limit: 2 % of CPU time, and of
-wall time where nothing else runs on the machine. Exit code 1: a limit was exceeded.
+training, with pages over without; median of the pairs with its 95 % interval, smallest and largest. Limit:
+2 % of CPU time, and of wall time where nothing else runs on the machine. Exit code 1: a limit was exceeded.
 """
 
 from __future__ import annotations
@@ -216,6 +216,16 @@ def pages_open(folder: Path, pages: int) -> Iterator[dict[str, float]]:
             measured["requests"] = float(out[-1]) if out else 0.0
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the median from order statistics; all values where there are fewer than six."""
+    ordered, n = sorted(values), len(values)
+    outside = [math.comb(n, k) / 2**n for k in range(n + 1)]
+    k = 0
+    while k + 1 <= (n - 1) // 2 and 2 * sum(outside[: k + 1]) <= 0.05:
+        k += 1
+    return ordered[max(0, k - 1)], ordered[n - 1 - max(0, k - 1)]
+
+
 def measure_training(pages: int, pairs: int, steps: int) -> bool:
     ratios: dict[str, list[float]] = {"CPU time": [], "wall time": []}
     for pair in range(pairs):
@@ -239,9 +249,11 @@ def measure_training(pages: int, pairs: int, steps: int) -> bool:
     for name, values in ratios.items():
         slower = statistics.median(values) - 1
         fine &= slower <= MOST_SLOWER or name == "wall time"
-        print(f"{name}: median {100 * slower:+.1f} %, {100 * (min(values) - 1):+.1f} to "
-              f"{100 * (max(values) - 1):+.1f} %, n = {pairs} pairs; limit {100 * MOST_SLOWER:g} %; load of "
-              f"the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)  # fmt: skip
+        low, high = (100 * (bound - 1) for bound in median_interval(values))
+        smallest, largest = (100 * (bound - 1) for bound in (min(values), max(values)))
+        print(f"{name}: median {100 * slower:+.1f} % [{low:+.1f}, {high:+.1f}], {smallest:+.1f} to "
+              f"{largest:+.1f} %, n = {pairs} pairs; limit {100 * MOST_SLOWER:g} %; load of the machine "
+              f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)  # fmt: skip
     return fine
 
 

@@ -67,10 +67,10 @@ def world_map(run: Row) -> str:
             "way to the frontier</li>")  # fmt: skip
     svg = (f'<svg class="map" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="World map: '
            f'{text(label)}">{out}</svg>')  # fmt: skip
-    return (f'<figure>{svg}<ul class="key">{key}</ul></figure>\n'
+    return (f'<figure><div class="wide">{svg}</div><ul class="key">{key}</ul></figure>\n'
             + paragraph(f"{label}. A stronger colour: more steps were spent there. Dots are games, flags are "
-                        "savestates. `rematch serve` shows the games walking, and lets you play from any of "
-                        "them.", "soft"))  # fmt: skip
+                        "savestates. On the page of rematch serve the games walk, and you can play from any "
+                        "of them.", "soft"))  # fmt: skip
 
 
 def _panels(facts: Row) -> tuple[dict[int, dict[str, Any]], int]:

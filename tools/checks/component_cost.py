@@ -81,8 +81,8 @@ def main(words: Sequence[str]) -> int:
     for name in sorted(cost.wall, key=lambda name: -cost.wall[name]):
         if options.only in ("", name):
             share = 100 * cost.wall[name] / seconds
-            print(f"{name:20} {share:6.2f} % of the time, {cost.wall[name]:7.2f} s, {cost.cpu[name]:7.2f} s CPU, "
-                  f"{cost.calls[name]:,} calls")  # fmt: skip
+            print(f"{name:20} {share:6.2f} % of the time, {cost.wall[name]:7.2f} s, "
+                  f"{cost.cpu[name]:7.2f} s CPU, {cost.calls[name]:,} calls")  # fmt: skip
     return int(bool(options.only) and cost.wall[options.only] / seconds > MOST)
 
 

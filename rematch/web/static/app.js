@@ -6,7 +6,7 @@ import {runsPage} from "/static/runs_page.js";
 
 const main = document.getElementById("main"), live = document.getElementById("live"), trail = document.getElementById("trail");
 let drawing = false, again = false;
-let view = null, viewed = null;  // the element of the present page, and its address
+let view = null, viewed = null;  // the element of the list or of a run, and the address of the page
 let open = null;  // what a world's page has returned: {changed(), close()}
 const PACE = 4000;
 let stale = false;  // whether the page shows an older state of the files
@@ -42,7 +42,7 @@ async function worldPage(here) {
   if (!known || (!here.run && !known.without_run)) throw new Error("there is no such page");
   await Promise.all(known.styles.map(styleSheet));
   const module = await import(`/static/${known.world}.js`);
-  open = await module.page(view, here) ?? null;
+  open = await module.page(main, here) ?? null;
 }
 
 /** Draw the present address: a new one from scratch, the same one in place. */
@@ -60,9 +60,9 @@ async function draw() {
       document.title = "Rematch";
     }
     pages ??= await load("/api/worlds");
-    if (here.page === "world") { show(main, view); await worldPage(here); }
+    if (here.page === "world") await worldPage(here);  // it draws into main when it has its data
     else await (here.page === "run" ? runPage(view, here.run, pages) : runsPage(view, draw, pages));
-    if (fresh) show(main, view);
+    if (fresh && here.page !== "world") show(main, view);
     main.dataset.ready = [here.run ?? here.world ?? "runs", ...(here.run && here.world ? [here.world] : [])].join("/");
   } catch (error) {
     viewed = null;

@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from rematch.core.errors import ConfigError, Damaged
 from rematch.core.recording import Replay
+from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.replay_choice import Choice
 from rematch.evaluation.text import clean
 from rematch.storage import atomic_files, policy_files, replay_files
@@ -204,6 +205,8 @@ def match_job(scene: Scene, request: Json, progress: Progress) -> Json:
     wanted = GameChoice(players=request["players"], choose=request["choose"], seed=request["seed"],
                     games=MOST_GAMES)  # fmt: skip
     try:
-        return new_scene(scene, labelled(new_game(request["folder"], wanted, progress), request["labels"]))
+        with PROGRESS.shown_by(lambda share, text: progress(text)):
+            replay = new_game(request["folder"], wanted)
+        return new_scene(scene, labelled(replay, request["labels"]))
     except ConfigError as error:
         raise ConfigError(str(error).removeprefix("--choose = ").partition("; try more")[0]) from None

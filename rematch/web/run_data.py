@@ -33,7 +33,6 @@ from rematch.web.metric_columns import MetricColumns
 
 Json = dict[str, Any]
 
-POINTS = 600  # points of a curve, at most
 SPARK = 40  # points of the small curve in the list of runs
 LOOK = 0.9  # seconds between two looks at the run folders
 MOST_CACHED, MOST_FOLLOWED = 2000, 50  # values in memory; runs whose metrics are in memory
@@ -138,7 +137,7 @@ class RunData:
         return comparison([self.run(run) for run in ids])
 
     def curves(self, run: str) -> Json:
-        """The logged metrics as columns over steps, at most POINTS points each."""
+        """The logged metrics as columns over steps, with a bounded number of points."""
         folder = self.folder(run)
         columns: Json = self._cached(run, "curves", METRICS, partial(self._curves, run, folder))
         return columns
@@ -308,10 +307,11 @@ def curves(folder: Path, columns: RunColumns | None = None) -> Json:
         metrics.update(folder / "metrics.jsonl")
     except Unreadable as error:
         return {"step": [], "series": {}, "speed": {"step": [], "series": {}}, "problem": str(error)}
-    step, series = thinned(metrics)
+    series = metrics.rows(range(len(metrics.step)))
     problem = f"{metrics.damaged} lines of metrics.jsonl could not be read" if metrics.damaged else ""
     named = {clean(name)[:80]: values for name, values in series.items()}
-    return {"step": step, "series": named, "speed": speed(folder, columns.timing), "problem": problem}
+    return {"step": metrics.step.tolist(), "series": named, "speed": speed(folder, columns.timing),
+            "problem": problem}  # fmt: skip
 
 
 def speed(folder: Path, timing: MetricColumns) -> Json:
@@ -321,14 +321,6 @@ def speed(folder: Path, timing: MetricColumns) -> Json:
         per_iteration = runs.steps_per_iteration(folder) or 0
     except Unreadable:
         return {"step": [], "series": {}}
-    iterations, series = thinned(timing)
-    return {"step": [iteration * per_iteration for iteration in iterations],
+    series = timing.rows(range(len(timing.step)))
+    return {"step": [iteration * per_iteration for iteration in timing.step],
             "series": {name: values for name, values in series.items() if name == SPEED}}  # fmt: skip
-
-
-def thinned(columns: MetricColumns) -> tuple[list[int], dict[str, list[float | None]]]:
-    """At most POINTS rows, the newest among them."""
-    count = len(columns.step)
-    stride = -(-count // POINTS) or 1
-    chosen = range(count - 1, -1, -stride)[::-1]
-    return [columns.step[index] for index in chosen], columns.rows(chosen)

@@ -11,7 +11,8 @@ import page_speed
 import pytest
 from support.served_pages import TOKEN, serving
 
-from rematch.web.run_data import POINTS, RunData
+from rematch.web.metric_columns import POINTS
+from rematch.web.run_data import RunData
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 

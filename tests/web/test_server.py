@@ -21,7 +21,8 @@ import rematch
 from rematch.cli.main import main
 from rematch.core.errors import ConfigError
 from rematch.web import server
-from rematch.web.run_data import POINTS, RunData, curves
+from rematch.web.metric_columns import POINTS
+from rematch.web.run_data import RunData, curves
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 

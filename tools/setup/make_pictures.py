@@ -4,7 +4,7 @@
 
 Runs are taken from the folder of runs: `quick`, which is the run of `make train` (its film, its curves, the
 page of a run, a replay), `band` (a sweep of four seeds) and `small` (the world map). With --train those that
-are missing are made first: 2, 2 and 30 minutes on an idle machine of two cores. The picture `survival` is
+are missing are made first: 2, 1 and 30 minutes on an idle machine of two cores. The picture `survival` is
 drawn from docs/results/data, `small` is a film of the agent that comes with Rematch. The page needs chromium
 and chromedriver. Each picture is written as a whole to docs/results/images/.
 """
@@ -37,8 +37,9 @@ ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs/results/images"
 COMMANDS = {  # run or sweep -> the words of the command that makes it, without its name
     "quick": ("train", "quick", "--seed", "0"),
-    "band": ("sweep", "quick", "--seeds", "0-3", "--total_steps", "3000000", "--evaluation.every", "12",
-             "--evaluation.games", "200", "--jobs", "2"),
+    "band": ("sweep", "quick", "--seeds", "0-3", "--games", "128", "--total_steps", "800000",
+             "--evaluation.every", "24", "--evaluation.games", "100", "--evaluation.opponents",
+             "random,lion,wall_runner", "--jobs", "2"),
     "small": ("train", "small", "--seed", "0", "--max-minutes", "30"),
 }  # fmt: skip
 AGENT = ROOT / "rematch/worlds/gameboy/agent.safetensors"

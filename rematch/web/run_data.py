@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -128,7 +129,7 @@ class RunData:
         info = asdict(runs.info(self.root, folder))
         info |= {key: clean(info[key])[:most] for key, most in TEXTS.items()}
         del info["folder"]
-        info["command"] = clean(f"rematch resume {folder}")[:400] if info["state"] in CONTINUED else ""
+        info["command"] = clean(f"rematch resume {typed(folder)}")[:400] if info["state"] in CONTINUED else ""
         return info
 
     def compare(self, chosen: str) -> list[Json]:
@@ -209,6 +210,12 @@ class RunData:
                     del self._cache[oldest]
                     self._making.pop(oldest, None)
             return value
+
+
+def typed(folder: Path) -> str:
+    """The folder as the user types it where the server was started."""
+    here = Path.cwd()
+    return shlex.quote(str(folder.relative_to(here) if folder.is_relative_to(here) else folder))
 
 
 def identifier(root: Path, folder: Path) -> str:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.browser import PHONE, accessibility_problems, chromium, prefer, require_browser, served, wait
-from support.tiny_run import SMALL
+from support.commands import environment
+from support.tiny_run import SMALL, flags
 
 import rematch
 
@@ -170,6 +174,47 @@ def test_league_and_payoff_matrix_are_shown(tmp_path: Path) -> None:
         assert title.startswith("pursuer of step 32 against evader of step 32") and "n = " in title
         assert accessibility_problems(browser) == []
     assert not (tmp_path / "one/payoff.json").exists(), "the server writes nothing into a run"
+
+
+def test_page_follows_a_training_that_was_started_with_serve(tmp_path: Path) -> None:
+    words = flags(total_steps=40_000_000, evaluation__every=400, save_every=200)
+    command = [sys.executable, "-m", "rematch.cli", "train", "quick", *words, "--name", "live", "--serve"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as run:
+        try:
+            assert run.stdout is not None
+            address = run.stdout.readline().partition(": ")[2].strip()
+            with chromium() as browser:
+                open_run(browser, address, "live")
+                shown = "document.querySelector('.facts').textContent"
+                seen = set()
+                for _ in range(3):
+                    text = browser.execute_script(f"return {shown}")
+                    seen.add(text.partition(" of ")[0])
+                    wait(browser, f"{shown}.split(' of ')[0] !== {json.dumps(text.partition(' of ')[0])}", 60)
+                assert len(seen) == 3 and all("running" in text for text in seen)
+                wait(browser, "document.querySelectorAll('.chart canvas').length >= 4")
+                assert run.poll() is None
+                assert "Pool: pursuer@" in browser.find_element("css selector", ".log").text
+                run.send_signal(signal.SIGINT)
+                run.communicate(timeout=60)
+                browser.get_log("browser")  # the server has ended with the training
+        finally:
+            run.kill()
+    assert run.returncode == 0
+
+
+def test_run_that_is_deleted_while_it_is_shown_is_reported(tmp_path: Path, root: Path) -> None:
+    shutil.copytree(root / "one", tmp_path / "one")
+    shutil.copytree(root / "one", tmp_path / "other")
+    with served(tmp_path) as address, chromium() as browser:
+        open_run(browser, address)
+        wait(browser, "document.getElementById('live').textContent === 'live'")
+        shutil.rmtree(tmp_path / "one")
+        wait(browser, "document.body.textContent.includes('there is no such run')")
+        browser.get_log("browser")  # the browser itself reports the answer 404 as an error
+        browser.find_element("link text", "All runs").click()
+        wait(browser, "document.getElementById('main').dataset.ready === 'runs'")
+        assert [link.text for link in browser.find_elements("css selector", "td a")] == ["other"]
 
 
 def test_deleted_run_is_reported(browser: Any, address: str) -> None:

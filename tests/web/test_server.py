@@ -7,6 +7,8 @@ import itertools
 import json
 import os
 import shutil
+import socket
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,13 +92,17 @@ def test_runs_of_a_sweep_are_listed_one_by_one(client: Client, root: Path) -> No
     assert names == {"one", "sweep/seed-0", "sweep/seed-1"}
 
 
-def test_runs_have_a_recipe_and_the_command_that_continues_them(client: Client, root: Path) -> None:
+def test_runs_have_a_recipe_and_the_command_that_continues_them(
+    client: Client, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (entry,) = client.json("/api/runs")["runs"]
     assert (entry["recipe"], entry["command"]) == ("quick", "")
     (root / "one/report.html").unlink()
     (entry,) = client.json("/api/runs")["runs"]
     assert entry["state"] == "stopped" and entry["command"] == f"rematch resume {root.resolve() / 'one'}"
     assert client.json(f"/api/runs/{entry['id']}")["command"] == entry["command"]
+    monkeypatch.chdir(root.parent)
+    assert client.json("/api/runs")["runs"][0]["command"] == "rematch resume runs/one"
     (root / "one/config.yaml").write_text("game: [" * 50)
     assert client.json("/api/runs")["runs"][0]["recipe"] == ""
 
@@ -335,6 +341,28 @@ def test_damaged_files_are_reported_and_the_rest_is_shown(
             assert status == 200 and b"root:" not in body, (part, body[:300])
             json.loads(body)
         assert client.send(f"/api/runs/{entry['id']}/film/match.gif")[0] in (200, 404)
+
+
+def test_slow_and_vanished_clients_hold_up_nobody(client: Client) -> None:
+    cookie = f"Cookie: {server.COOKIE}={TOKEN}\r\n"
+    host = f"Host: 127.0.0.1:{client.port}\r\n"
+    requests = [f"GET /api/events HTTP/1.1\r\n{host}{cookie}\r\n", f"GET /api/runs HTTP/1.1\r\n{host}",
+                f"POST /api/jobs/x/cancel HTTP/1.1\r\n{host}{cookie}Content-Type: application/json\r\n"
+                "Content-Length: 60000\r\n\r\n{"]  # fmt: skip
+    waiting = []
+    for number in range(90):
+        connection = socket.create_connection(("127.0.0.1", client.port), timeout=10)
+        connection.sendall(requests[number % 3].encode())
+        if number < 45:  # vanishes: the connection is reset
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+        else:
+            waiting.append(connection)
+    began = time.monotonic()
+    assert client.json("/api/runs")["runs"] and time.monotonic() - began < 5
+    for connection in waiting:
+        connection.close()
+    assert client.json("/api/runs")["runs"], "the server stays up"
 
 
 def test_run_deleted_while_shown_is_reported(client: Client, root: Path) -> None:

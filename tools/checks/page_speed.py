@@ -60,9 +60,10 @@ SHORT = {"games": GAMES, "steps": STEPS, "total_steps": 4 * GAMES * STEPS, "eval
 
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[str, int]]:
-    """A server process: the address that it prints, and its process number."""
+    """A server process, started beside the folder: the address that it prints, and its process number."""
     command = [sys.executable, "-m", "rematch.cli", "serve", str(folder), "--port", "0"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder.parent,
+                             env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
     try:
         assert child.stdout is not None
         line = child.stdout.readline()

@@ -87,10 +87,12 @@ SHOTS = (
 def linked(runs: Path) -> Iterator[Path]:
     """A temporary folder with links to the runs: games that are played for a picture are not stored there."""
     with tempfile.TemporaryDirectory(prefix="rematch-pictures-") as temporary:
+        folder = Path(temporary).resolve() / "runs"
+        folder.mkdir()
         for name in COMMANDS:
             if (runs / name).is_dir():
-                (Path(temporary) / name).symlink_to((runs / name).resolve())
-        yield Path(temporary)
+                (folder / name).symlink_to((runs / name).resolve())
+        yield folder
 
 
 def page(runs: Path) -> Iterator[tuple[str, bytes]]:

@@ -20,8 +20,7 @@ export function payoffSection(run, redraw) {
   const found = run.payoff ? run : played.get(run.id);
   if (found) return [h("h2", {key: "payoff"}, "Payoff matrix"), ...heatMap(found)];
   if (!run.has_past) return [];
-  const play = async (event) => {
-    const button = event.currentTarget, status = button.nextElementSibling;
+  const play = async () => {
     button.disabled = true;
     try {
       const result = await runJob(`/api/runs/${run.id}/payoff`, {}, status);
@@ -29,10 +28,10 @@ export function payoffSection(run, redraw) {
     } catch (error) { status.textContent = error.message; }
     button.disabled = false;
   };
-  const status = h("p", {class: "note", role: "status"});
-  status.renew = () => {};  // the job writes into it
+  const status = h("p", {class: "note", role: "status"}), button = h("button", {type: "button", onclick: play}, "Play the matrix");
+  status.renew = button.renew = () => {};  // the job writes into them
   return [h("h2", {key: "payoff"}, "Payoff matrix"), h("p", {class: "note"}, "Past policies of this run against each other: what it has learnt, and what it has forgotten."),
-    h("button", {type: "button", onclick: play}, "Play the matrix"), status];
+    button, status];
 }
 
 function heatMap({payoff, cyclic}) {

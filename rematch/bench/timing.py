@@ -82,14 +82,15 @@ def measure_in_turns(subjects: Sequence[Subject], seconds: float) -> list[Measur
     each, total = seconds * REPETITIONS, seconds * REPETITIONS * len(subjects)
     announce(f"{len(subjects)} measurements of {each:g} s each, in {REPETITIONS} rounds: {total:.0f} s "
              "in all, plus warm-up")
+    parts = (REPETITIONS + 1) * len(subjects)
     for number, subject in enumerate(subjects, 1):
-        PROGRESS.report(0.0, f"warm-up {number} of {len(subjects)}: {subject.name}")
+        PROGRESS.report((number - 1) / parts, f"warm-up {number} of {len(subjects)}: {subject.name}")
         subject.run(0.0)  # caches, thread pools, first-time costs
     for round_number in range(1, REPETITIONS + 1):
         for number, measurement in enumerate(measurements, 1):
-            done = (round_number - 1) * len(subjects) + number - 1
+            done = round_number * len(subjects) + number - 1
             text = f"round {round_number} of {REPETITIONS}, measurement {number} of {len(subjects)}"
-            PROGRESS.report(done / (REPETITIONS * len(subjects)), f"{text}: {measurement.subject.name}, "
+            PROGRESS.report(done / parts, f"{text}: {measurement.subject.name}, "
                             f"threads {measurement.subject.threads}")
             measurement.load.append(load_average())
             wall, cpu = time.perf_counter(), time.process_time()

@@ -33,6 +33,7 @@ from rematch.evaluation.payoff_matrix import Payoff, cycle_share, find_forgettin
 from rematch.evaluation.text import clean, verdict_word
 from rematch.evaluation.verdict import alarms, findings
 from rematch.reporting import untrusted_folder
+from rematch.reporting.html.map_section import map_facts
 from rematch.reporting.learning_curves import user_curves
 from rematch.reporting.seed_groups import groups
 from rematch.reporting.text import exact_sentences, learning_sentence
@@ -118,9 +119,10 @@ def facts(path: Path, matrix: Payoff | None = None, named: bool = True, from_met
         "frontier": run.attempt(lambda: archive_files.summary_lines(path)) or [],
         "milestones": run.attempt(lambda: archive_files.first_steps(path)) or {},
         "savestates": run.attempt(lambda: archive_files.savestate_rows(path)) or [],
+        "world_map": run.attempt(lambda: map_facts(path)),
         "exact": run.attempt(lambda: exact_sentences(newest)) or [],
         "exploit": run.attempt(lambda: _exploit(run)) or [],
-        **_matrix(matrix),
+        **matrix_facts(matrix),
         "curriculum": run.attempt(lambda: _curriculum(run)) or {"levels": [], "promotions": [], "log": []},
         "rollbacks": run.attempt(lambda: _rollbacks(run)) or {"events": [], "log": []},
     }
@@ -177,10 +179,8 @@ def _exploit(run: Folder) -> list[Row]:
     """Best responses by budget, from exploit.json, which `rematch exploit` writes."""
     try:
         stored = untrusted_folder.read_json(run.path, "exploit.json")
-    except untrusted_folder.Unreadable as error:
-        if "missing" in str(error):
-            return []
-        raise
+    except untrusted_folder.Absent:
+        return []
     out = []
     for result in stored["results"]:
         question, iteration = result["question"], result["question"]["frozen"]["iteration"]
@@ -193,7 +193,7 @@ def _exploit(run: Folder) -> list[Row]:
     return sorted(out, key=lambda row: (row["iteration"], row["budget"]))
 
 
-def _matrix(matrix: Payoff | None) -> Row:
+def matrix_facts(matrix: Payoff | None) -> Row:
     if matrix is None:
         return {"payoff": None, "cyclic": None, "forgetting": None}
     return {"payoff": payoff_matrix.with_bounds(matrix), "cyclic": asdict(cycle_share(matrix)),
@@ -336,8 +336,8 @@ def stored_matrix(path: Path, level: str | None = None) -> Payoff | None:
         return None
 
 
-def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payoff | None:
-    """The payoff matrix of a run's past policies, from its folder; if absent, it is played and stored."""
+def matrix_of(path: Path, games: int | None, log: Callable[[str], None], store: bool = True) -> Payoff | None:
+    """The payoff matrix of a run's past policies, from its folder; if absent, it is played, and stored."""
     with Run.open(path, write=False) as run:
         config = with_available_device(stored_config(run))
         checkpoint = run.load(verify_chunks=False)
@@ -363,6 +363,8 @@ def matrix_of(path: Path, games: int | None, log: Callable[[str], None]) -> Payo
     log(f"{clean(path)}: playing the payoff matrix of {len(past)} past policies ...")
     board = Scoreboard(make, payoff_matrix.SEED_OFFSET + config.seed, config.threads)
     matrix = payoff_matrix.play(board, past, games, log)
+    if not store:
+        return matrix
     try:
         with Run.open(path, write=True) as run:
             tree = {"config": atomic_files.sha256_hex(run.config_text.encode()), "level": level,
@@ -417,9 +419,9 @@ def report(
     if out is not None or len(paths) > 1:  # report.html in a run's folder belongs to the run
         check_target(target)
     summary = gather(paths, games, log, quick)
-    data = html.page(summary, [html.pictures(path) for path in paths]).encode("utf-8", "replace")
+    text = html.page(summary, [html.pictures(path, linked=target.parent == path) for path in paths])
     with atomic_files.os_errors_as_run_error(f"{target} was not written"):
-        atomic_files.replace_file(target, data)
+        atomic_files.replace_file(target, text.encode("utf-8", "replace"))
     return target, summary
 
 

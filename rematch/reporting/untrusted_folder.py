@@ -149,21 +149,22 @@ def picture(run: Path, name: str) -> bytes:
     return data
 
 
-def newest_film(run: Path) -> tuple[str, bytes, int]:
-    """The name and the bytes of the newest film of an episode in films/, and the number of films."""
+def newest_film(run: Path) -> tuple[list[str], bytes]:
+    """The names of the films of episodes in films/, newest first, and the bytes of the newest."""
     try:
         names = [name for name in os.listdir(run / FILMS) if FILM_NAME.fullmatch(name)]
     except OSError:
         names = []
     if not names:
         raise Absent("no episode was filmed")
-    newest = max(names, key=lambda name: [int(digits) for digits in re.findall("[0-9]+", name)][-1:] or [0])
+    numbers = {name: [int(digits) for digits in re.findall("[0-9]+", name)][-1:] or [0] for name in names}
+    names.sort(key=lambda name: (numbers[name], name), reverse=True)
     if (run / FILMS).is_symlink():
         raise Unreadable(f"{FILMS} is a link")
-    data = read(run, f"{FILMS}/{newest}")
+    data = read(run, f"{FILMS}/{names[0]}")
     if not data.startswith(b"GIF8") or len(data) > LARGEST_FILM:
-        raise Unreadable(f"{FILMS}/{newest} is damaged or larger than {LARGEST_FILM >> 20} MiB")
-    return newest, data, len(names)
+        raise Unreadable(f"{FILMS}/{names[0]} is damaged or larger than {LARGEST_FILM >> 20} MiB")
+    return names, data
 
 
 def title(run: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,32 @@ def layers_of(recipe: str, below: tuple[str, ...] = ()) -> list[tuple[str, dict[
     if source in below:
         raise ConfigError(f"{source}: like = {layer['like']!r}: the recipe includes itself")
     return [*layers_of(str(layer.pop("like")), (*below, source)), (source, layer)]
+
+
+@functools.cache
+def recipe_layers() -> dict[str, dict[str, Any]]:
+    """Name -> what each recipe of the package sets, with what it inherits."""
+    out = {}
+    for name in recipes():
+        layers = [layer for _, layer in layers_of(name)]
+        out[name] = {key: value for layer in layers for key, value in layer.items()}
+    return out
+
+
+def nearest_recipe(values: Mapping[str, Any]) -> str:
+    """The recipe of the same world with the most settings equal to these, less twice those that differ.
+
+    `values` are all settings of a run, which do not name its recipe. Empty where no recipe agrees.
+    """
+    scores: dict[str, int] = {}
+    for name, layer in recipe_layers().items():
+        if layer.get("game", "pursuit") != values.get("game"):
+            continue
+        keys = [key for key in layer if key not in ("game", "like", "seed", "threads") and key in values]
+        equal = sum(layer[key] == values[key] for key in keys)
+        scores[name] = 3 * equal - 2 * len(keys)
+    best = max(scores, key=lambda name: scores[name], default="")
+    return best if scores.get(best, 0) > 0 else ""
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rematch import api
 from rematch.core.errors import ConfigError
 from rematch.core.player import GreedyOption, Player, SubprocessPlayer
 from rematch.core.recording import Replay
+from rematch.core.system.progress import PROGRESS
 from rematch.core.world import World
 from rematch.evaluation import replay as recording
 from rematch.evaluation.replay_choice import Choice
@@ -115,9 +116,8 @@ class GameChoice:
 
 
 def film(
-    source: Path | str, out: Path | str, game: GameChoice | None = None, *, seconds: float = SECONDS,
-    log: Log = silent,
-) -> Film:  # fmt: skip
+    source: Path | str, out: Path | str, game: GameChoice | None = None, *, seconds: float = SECONDS
+) -> Film:
     """Film one game: a replay file, or a new game of a run, a policy file or a world.
 
     `out` ends in .gif or .mp4 (or in .replay: the game as data). `game` says which new game: its players, its
@@ -132,7 +132,7 @@ def film(
                               "effect")
         recorded = replay_files.read(Path(source))
     else:
-        recorded = new_game(source, wanted, log)
+        recorded = new_game(source, wanted)
     return write(recorded, target, seconds)
 
 
@@ -151,7 +151,7 @@ def replay(
         if target is None:
             raise ConfigError("--players plays a new game: expected --out FILE, which ends in "
                               + ", ".join(FORMATS))
-        files, found = [target], [new_game(source, wanted, log)]
+        files, found = [target], [new_game(source, wanted)]
     else:
         files = stored_files(source)
         found = [replay_files.read(file) for file in files]
@@ -195,7 +195,7 @@ def stored_files(source: Path | str) -> list[Path]:
 # --- new games --------------------------------------------------------------------------------------------
 
 
-def new_game(source: Path | str, wanted: GameChoice, log: Log = silent) -> Replay:
+def new_game(source: Path | str, wanted: GameChoice) -> Replay:
     """Play games of a run, a policy file or a world until one ends as wanted."""
     check_integer("seed", wanted.seed, 0, MOST_SEED)
     check_integer("games", wanted.games, 1, MOST_GAMES)
@@ -211,7 +211,7 @@ def new_game(source: Path | str, wanted: GameChoice, log: Log = silent) -> Repla
             if choice and choice.verb not in ("shortest", "longest") and any(map(choice.matches, played)):
                 break
             if choice:
-                log(f"{first} of {wanted.games} games played")
+                PROGRESS.report(first / wanted.games, f"{first} of {wanted.games} games played")
         return choice.select(played) if choice else played[0]
     finally:
         for player in table.players:

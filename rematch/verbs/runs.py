@@ -144,6 +144,14 @@ def run_info(name: str, folder: Path) -> RunInfo:
                    verdict=newest_verdict(folder), age=age(folder))
 
 
+def steps_per_iteration(folder: Path) -> int | None:
+    """Steps of all games in one iteration, from config.yaml; None where they cannot be read."""
+    text = first_bytes(folder / CONFIG, HEAD).decode("utf-8", "replace")
+    found = dict(re.findall(r"^(games|steps): *(\S{1,400}) *$", text, re.M))
+    games, steps = parse_int(found.get("games")), parse_int(found.get("steps"))
+    return games * steps if games and steps else None
+
+
 def unlocked_state(folder: Path) -> str:
     """The state of a run whose lock no process holds."""
     if newest_row(folder / "timing.jsonl", "event").get("event") == "failed":

@@ -98,7 +98,7 @@ class Jobs:
         self._lock = threading.Lock()
 
     def start(self, world: str, name: str, request: Json) -> Json:
-        """Start the job `name` of a world's page."""
+        """Start the job `name` of a world's page, or with "" of the page of any run."""
         with self._lock:
             if self._job is not None and self._job.state == "running":
                 raise Refused("another game or calculation is running; wait for it or cancel it")

@@ -1,7 +1,8 @@
-"""The numbers of a growing log of JSON rows (metrics.jsonl) as columns: every byte of it is read once.
+"""The numbers of a growing log of JSON rows (metrics.jsonl) as columns, with a bounded number of rows.
 
-A page that follows a long run asks for its curves after every iteration. The file may come from someone else:
-links are not followed, and sizes are bounded.
+A page that follows a long run asks for its curves after every iteration: every byte is read once, and lines
+between the rows that are shown are not parsed. The file may come from someone else: links are not followed,
+and sizes are bounded.
 """
 
 from __future__ import annotations
@@ -10,28 +11,33 @@ import json
 import os
 import stat
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from rematch.reporting.untrusted_folder import LARGEST, LARGEST_NUMBER, Unreadable
 
 MOST_COLUMNS = 200
+POINTS = 600  # rows, at most
+SKIMMED = 1 << 20  # bytes of a new file whose lines are counted before they are read
 CHECKED = 256  # bytes before the present end that must be unchanged: a run that was resumed rewrites its log
 NOT_COLUMNS = ("iteration", "step", "games")
 MISSING = float("nan")
 
 
 class MetricColumns:
-    """The rows that were read so far; `update` reads what was appended."""
+    """Every `stride`-th row, a power of two, and the newest one; `update` reads what was appended."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "step") -> None:
+        self.key = key  # the whole number that orders the rows
         self._clear()
 
     def _clear(self) -> None:
         self.step = array("q")
         self.columns: dict[str, array[float]] = {}
         self.damaged = 0  # lines that are not a row
+        self.stride = 1
+        self._lines, self._numbers = 0, array("q")  # lines that were read, and the number of each row's line
         self._file = (0, 0)  # device and inode
         self._end, self._tail = 0, b""  # bytes that were read, and the last ones of them
 
@@ -58,28 +64,58 @@ class MetricColumns:
             os.close(descriptor)
 
     def _read(self, descriptor: int, size: int) -> None:
-        rest = b""
-        while self._end + len(rest) < size:
-            block = os.pread(descriptor, 1 << 20, self._end + len(rest))
-            if not block:
-                break
+        if not self._lines and size > SKIMMED:
+            count = sum(block.count(b"\n") for block in blocks(descriptor, 0, size))
+            while count > self.stride * (POINTS - 1):
+                self.stride *= 2
+        rest = newest = b""
+        for block in blocks(descriptor, self._end, size):
             *lines, rest = (rest + block).split(b"\n")
+            if lines and not newest:
+                self._remove_newest()
             for line in lines:
-                self._add(line)
+                shown = self._lines % self.stride == 0
+                row = as_row(line) if shown else None
+                if row is not None:
+                    self._add(row, self._lines)
+                self.damaged += row is None if shown else not looks_like_a_row(line)
+                self._lines += 1
+            newest = lines[-1] if lines else newest
             self._end += sum(map(len, lines)) + len(lines)  # an incomplete last line is read again later
         begin = max(0, self._end - CHECKED)
         self._tail = os.pread(descriptor, self._end - begin, begin)
+        if newest and (self._lines - 1) % self.stride and (row := as_row(newest)):
+            self._add(row, self._lines - 1)
 
-    def _add(self, line: bytes) -> None:
-        try:
-            row: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        self.damaged += not isinstance(row, dict)
-        if not isinstance(row, dict) or type(row.get("step")) is not int or abs(row["step"]) > LARGEST_NUMBER:
+    def _remove_newest(self) -> None:
+        """The newest row, unless it is one of those that stay."""
+        if self._numbers and self._numbers[-1] % self.stride:
+            for column in self.columns.values():
+                del column[len(self.step) - 1 :]
+            del self.step[-1], self._numbers[-1]
+
+    def _thin(self) -> None:
+        """Twice the stride, half the rows."""
+        self.stride *= 2
+        stay = [row for row, number in enumerate(self._numbers) if number % self.stride == 0]
+        for column in self.columns.values():
+            fill(column, len(self.step))
+            column[:] = array("d", [column[row] for row in stay])
+        self.step = array("q", [self.step[row] for row in stay])
+        self._numbers = array("q", [self._numbers[row] for row in stay])
+
+    def _add(self, row: dict[str, Any], number: int) -> None:
+        """Add the row of line `number`, if it has a place among the others."""
+        place = row.get(self.key)
+        if type(place) is not int or abs(place) > LARGEST_NUMBER:
             return
+        if len(self.step) >= POINTS - 1 and number % self.stride == 0:
+            self._thin()
+            if number % self.stride:
+                return
         count = len(self.step)
-        self.step.append(row["step"])
+        self.step.append(place)
+        self._numbers.append(number)
         for name, value in row.items():
             if name in NOT_COLUMNS or type(value) not in (float, int):
                 continue
@@ -100,6 +136,25 @@ class MetricColumns:
             fill(column, len(self.step))
             out[name] = [number(column[index]) for index in indices]
         return {name: values for name, values in out.items() if any_number(values)}
+
+
+def as_row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def looks_like_a_row(line: bytes) -> bool:
+    return line.startswith(b"{") and line.endswith(b"}")
+
+
+def blocks(descriptor: int, begin: int, size: int) -> Iterator[bytes]:
+    """The bytes of a file from `begin` to `size`."""
+    while begin < size and (block := os.pread(descriptor, min(1 << 20, size - begin), begin)):
+        yield block
+        begin += len(block)
 
 
 def fill(column: array[float], count: int) -> None:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from rematch.core.errors import ConfigError, Damaged
 from rematch.core.recording import Replay
+from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.replay_choice import Choice
 from rematch.evaluation.text import clean
 from rematch.storage import atomic_files, policy_files, replay_files
@@ -40,25 +41,7 @@ def replay_routes(world: str, scene: Scene) -> tuple[Get | Post, ...]:
         Get(path="/runs/{run}", read=partial(overview, world)),
         Get(path="/runs/{run}/replays/{replay}", read=partial(stored_scene, world, scene)),
         Post(path="/runs/{run}/match", act=partial(start_match, world)),
-        *job_routes(),
     )
-
-
-def job_routes() -> tuple[Get | Post, ...]:
-    return (
-        Get(path="/jobs/{job}", read=job_state),
-        Post(path="/jobs/{job}/cancel", act=cancel),
-    )
-
-
-def job_state(data: RunData, request: Request) -> Json:
-    return data.jobs.find(request.path_params["job"]).to_json()
-
-
-def cancel(data: RunData, request: Request, body: Json) -> Json:
-    job = data.jobs.find(request.path_params["job"])
-    job.cancel()
-    return job.to_json()
 
 
 # --- stored games -----------------------------------------------------------------------------------------
@@ -222,6 +205,8 @@ def match_job(scene: Scene, request: Json, progress: Progress) -> Json:
     wanted = GameChoice(players=request["players"], choose=request["choose"], seed=request["seed"],
                     games=MOST_GAMES)  # fmt: skip
     try:
-        return new_scene(scene, labelled(new_game(request["folder"], wanted, progress), request["labels"]))
+        with PROGRESS.shown_by(lambda share, text: progress(text)):
+            replay = new_game(request["folder"], wanted)
+        return new_scene(scene, labelled(replay, request["labels"]))
     except ConfigError as error:
         raise ConfigError(str(error).removeprefix("--choose = ").partition("; try more")[0]) from None

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -17,24 +18,34 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rematch.core import config as settings
+from rematch.core.errors import ConfigError
 from rematch.evaluation.text import clean
 from rematch.reporting import run_summary, untrusted_folder
 from rematch.reporting.untrusted_folder import Unreadable
+from rematch.storage import policy_files
+from rematch.storage.run_folder import PAST_FOLDER
+from rematch.training.recipes import nearest_recipe
 from rematch.verbs import runs
+from rematch.web.comparison import MOST_RUNS, comparison
 from rematch.web.jobs import Jobs
+from rematch.web.league_table import league
 from rematch.web.metric_columns import MetricColumns
 
 Json = dict[str, Any]
 
-POINTS = 600  # points of a curve, at most
 SPARK = 40  # points of the small curve in the list of runs
 LOOK = 0.9  # seconds between two looks at the run folders
 MOST_CACHED, MOST_FOLLOWED = 2000, 50  # values in memory; runs whose metrics are in memory
 METRICS = ("metrics.jsonl",)
+SPEED = "learner_steps_per_second"  # column of timing.jsonl
+TEXTS = {"name": 200, "verdict": 400, "world": 80, "problem": 300, "state": 40}  # field -> characters
+CONTINUED = ("stopped", "killed", "failed")  # states of a run that `rematch resume` continues
 LOG_BYTES = 1 << 15  # of the end of train.log
 WATCHED = ("metrics.jsonl", "history.json", "train.log", "match.gif", "lock", "report.html",
-           "world_map.json")
-FILMS = {"match.gif": "image/gif", "learning.png": "image/png"}
+           "world_map.json", "checkpoints", "payoff.json", untrusted_folder.FILMS)
+EPISODE = "episode.gif"  # the newest film of films/
+FILMS = {"match.gif": "image/gif", "learning.png": "image/png", EPISODE: "image/gif"}
 
 
 class UnknownRun(Exception):
@@ -50,7 +61,7 @@ class RunData:
         self._cache: dict[tuple[str, str], tuple[Any, Json]] = {}
         self._lock, self._looking = threading.Lock(), threading.Lock()
         self._making: dict[tuple[str, str], threading.Lock] = {}  # one thread makes a value, others wait
-        self._metrics: dict[str, MetricColumns] = {}
+        self._metrics: dict[str, RunColumns] = {}
         self._versions: tuple[float, dict[str, str]] = (-math.inf, {})
         self.jobs = Jobs()
 
@@ -79,10 +90,9 @@ class RunData:
         """The list of runs, the most recently written first."""
         entries = []
         for run, folder in self.scan().items():
-            info = asdict(runs.info(self.root, folder))
-            info |= {"id": run, "name": clean(info["name"])[:200], "verdict": clean(info["verdict"])[:400],
-                     "world": clean(info["world"])[:80], "problem": clean(info["problem"])[:300]}
-            del info["folder"]
+            info = self._info(folder)
+            info["id"] = run
+            info["recipe"] = self._cached(run, "recipe", ("config.yaml",), partial(recipe, folder))
             info["spark"] = self._cached(run, "spark", ("history.json",), partial(spark, folder))
             info["group"] = clean(str(Path(info["name"]).parent)) if "/" in info["name"] else ""
             entries.append(info)
@@ -105,18 +115,30 @@ class RunData:
     def run(self, run: str) -> Json:
         """Everything about one run but its curves."""
         folder = self.folder(run)
+        files = ("history.json", "config.yaml", "payoff.json")
+        facts: Json = self._cached(run, "facts", files, partial(summary, folder))
+        info = self._info(folder)
+        keys = ("name", "state", "step", "total_steps", "age", "world", "command")
+        return facts | {key: info[key] for key in keys} | {
+            "id": run, "films": films(folder),
+            "league": self._cached(run, "league", ("checkpoints",), partial(league, folder)),
+        }  # fmt: skip
+
+    def _info(self, folder: Path) -> Json:
+        """The entry of a run in the list, as text and numbers."""
         info = asdict(runs.info(self.root, folder))
-        facts: Json = self._cached(run, "facts", ("history.json", "config.yaml"), partial(summary, folder))
-        name = clean(info["name"])[:200]
-        return facts | {
-            "id": run, "name": name, "state": clean(info["state"]), "step": info["step"],
-            "total_steps": info["total_steps"], "age": info["age"], "world": clean(info["world"])[:80],
-            "command": clean(f"rematch resume {folder}")[:400],
-            "films": [name for name in FILMS if os.path.lexists(folder / name)],
-        }
+        info |= {key: clean(info[key])[:most] for key, most in TEXTS.items()}
+        del info["folder"]
+        info["command"] = clean(f"rematch resume {typed(folder)}")[:400] if info["state"] in CONTINUED else ""
+        return info
+
+    def compare(self, chosen: str) -> list[Json]:
+        """The curves of several runs; `chosen`: identifiers with commas between them."""
+        ids = list(dict.fromkeys(chosen.split(",")))[: MOST_RUNS + 1]
+        return comparison([self.run(run) for run in ids])
 
     def curves(self, run: str) -> Json:
-        """The logged metrics as columns over steps, at most POINTS points each."""
+        """The logged metrics as columns over steps, with a bounded number of points."""
         folder = self.folder(run)
         columns: Json = self._cached(run, "curves", METRICS, partial(self._curves, run, folder))
         return columns
@@ -128,7 +150,7 @@ class RunData:
         return text
 
     def _curves(self, run: str, folder: Path) -> Json:
-        columns = self._metrics.setdefault(run, MetricColumns())
+        columns = self._metrics.setdefault(run, RunColumns())
         while len(self._metrics) > MOST_FOLLOWED:
             del self._metrics[next(iter(self._metrics))]
         return curves(folder, columns)
@@ -146,7 +168,10 @@ class RunData:
         if name not in FILMS:
             raise UnknownRun(name)
         try:
-            return untrusted_folder.picture(self.folder(run), name), FILMS[name]
+            folder = self.folder(run)
+            if name == EPISODE:
+                return untrusted_folder.newest_film(folder)[1], FILMS[name]
+            return untrusted_folder.picture(folder, name), FILMS[name]
         except Unreadable:
             raise UnknownRun(name) from None
 
@@ -185,6 +210,12 @@ class RunData:
                     del self._cache[oldest]
                     self._making.pop(oldest, None)
             return value
+
+
+def typed(folder: Path) -> str:
+    """The folder as the user types it where the server was started."""
+    here = Path.cwd()
+    return shlex.quote(str(folder.relative_to(here) if folder.is_relative_to(here) else folder))
 
 
 def identifier(root: Path, folder: Path) -> str:
@@ -231,25 +262,72 @@ def headline(row: Json) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
+def recipe(folder: Path) -> str:
+    """The recipe whose settings those of the run agree with best; empty where they agree with none."""
+    try:
+        text = untrusted_folder.first_bytes(folder / runs.CONFIG, runs.HEAD).decode("utf-8", "replace")
+        return nearest_recipe(settings.read_yaml(text, runs.CONFIG))
+    except (Unreadable, ConfigError):
+        return ""
+
+
+def films(folder: Path) -> dict[str, str]:
+    """name -> a text that changes with the film."""
+    files = {name: untrusted_folder.FILMS if name == EPISODE else name for name in FILMS}
+    return {name: hashlib.sha256(version(folder, (file,)).encode()).hexdigest()[:8]
+            for name, file in files.items() if os.path.lexists(folder / file)}
+
+
 def summary(folder: Path) -> Json:
     """The facts of the report that the page shows."""
-    facts = run_summary.facts(folder, from_metrics=False)  # the page reads metrics.jsonl for its curves
-    keys = ("title", "game", "seed", "verdict", "findings", "evaluations", "table", "returns", "exact",
-            "exploit", "curriculum", "rollbacks", "alarms", "causes", "changed", "events", "frontier",
-            "lineage", "problems")
-    return {key: facts[key] for key in keys}
+    matrix = run_summary.stored_matrix(folder)
+    # the page reads metrics.jsonl for its curves
+    facts = run_summary.facts(folder, matrix, from_metrics=False)
+    keys = ("title", "label", "game", "seed", "verdict", "findings", "evaluations", "table", "returns",
+            "exact", "exploit", "curriculum", "rollbacks", "alarms", "causes", "changed", "events",
+            "frontier", "lineage", "problems", "payoff", "cyclic")
+    return {key: facts[key] for key in keys} | {"has_past": len(past_policies(folder)) > 1}
 
 
-def curves(folder: Path, columns: MetricColumns | None = None) -> Json:
-    """Columns of metrics.jsonl: {"step": [...], "series": {name: [...]}}; None where a row lacks a value."""
-    columns = MetricColumns() if columns is None else columns
+def past_policies(folder: Path) -> set[str]:
     try:
-        columns.update(folder / "metrics.jsonl")
+        return policy_files.policy_names(folder, PAST_FOLDER)
+    except OSError:
+        return set()
+
+
+class RunColumns:
+    """metrics.jsonl over steps, and timing.jsonl over iterations."""
+
+    def __init__(self) -> None:
+        self.metrics, self.timing = MetricColumns(), MetricColumns("iteration")
+
+
+def curves(folder: Path, columns: RunColumns | None = None) -> Json:
+    """Columns of metrics.jsonl: {"step": [...], "series": {name: [...]}}; None where a row lacks a value.
+
+    "speed" has the same form and comes from timing.jsonl.
+    """
+    columns = RunColumns() if columns is None else columns
+    metrics = columns.metrics
+    try:
+        metrics.update(folder / "metrics.jsonl")
     except Unreadable as error:
-        return {"step": [], "series": {}, "problem": str(error)}
-    count = len(columns.step)
-    stride = -(-count // POINTS) or 1
-    chosen = range(count - 1, -1, -stride)[::-1]
-    series = {clean(name)[:80]: values for name, values in columns.rows(chosen).items()}
-    problem = f"{columns.damaged} lines of metrics.jsonl could not be read" if columns.damaged else ""
-    return {"step": [columns.step[index] for index in chosen], "series": series, "problem": problem}
+        return {"step": [], "series": {}, "speed": {"step": [], "series": {}}, "problem": str(error)}
+    series = metrics.rows(range(len(metrics.step)))
+    problem = f"{metrics.damaged} lines of metrics.jsonl could not be read" if metrics.damaged else ""
+    named = {clean(name)[:80]: values for name, values in series.items()}
+    return {"step": metrics.step.tolist(), "series": named, "speed": speed(folder, columns.timing),
+            "problem": problem}  # fmt: skip
+
+
+def speed(folder: Path, timing: MetricColumns) -> Json:
+    """Speed over steps; empty where timing.jsonl cannot be read."""
+    try:
+        timing.update(folder / "timing.jsonl")
+        per_iteration = runs.steps_per_iteration(folder) or 0
+    except Unreadable:
+        return {"step": [], "series": {}}
+    series = timing.rows(range(len(timing.step)))
+    return {"step": [iteration * per_iteration for iteration in timing.step],
+            "series": {name: values for name, values in series.items() if name == SPEED}}  # fmt: skip

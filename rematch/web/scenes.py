@@ -22,7 +22,8 @@ def action_rows(replay: Replay, spec: Spec) -> list[dict[str, Any]]:
         role = spec.role_of(seat)
         column = replay.actions[role.name][:, role.seats.index(seat)]
         discrete = role.actions.kind == "discrete"
-        rows = column.tolist() if discrete else [list(map(number, row)) for row in column]
+        # worlds clip continuous actions to [-1, 1]: the page shows what was done
+        rows = column.tolist() if discrete else [list(map(number, row)) for row in column.clip(-1, 1)]
         out.append({"kind": role.actions.kind, "names": list(role.actions.names), "rows": rows})
     return out
 

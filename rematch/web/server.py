@@ -23,8 +23,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rematch.core.errors import ConfigError
-from rematch.web.answers import reading
-from rematch.web.run_data import RunData, UnknownRun
+from rematch.web.answers import Endpoint, posting, reading
+from rematch.web.run_data import Json, RunData, UnknownRun
+from rematch.web.run_jobs import cancel, job_state, start_payoff
 from rematch.web.worlds import PAGES
 
 COOKIE = "rematch_token"
@@ -33,7 +34,8 @@ KEEP_ALIVE = 15.0  # seconds between two messages to a client that has nothing t
 PORT = 7374
 STATIC = {
     "app.js": "text/javascript", "charts.js": "text/javascript", "elements.js": "text/javascript",
-    "runs_page.js": "text/javascript", "run_page.js": "text/javascript", "style.css": "text/css",
+    "runs_page.js": "text/javascript", "run_page.js": "text/javascript", "jobs.js": "text/javascript",
+    "league.js": "text/javascript", "style.css": "text/css",
     "uplot.js": "text/javascript", "uplot.css": "text/css", "icon.svg": "image/svg+xml",
 }  # fmt: skip
 for page in PAGES:
@@ -134,6 +136,9 @@ def make_app(root: Path, token: str, hosts: frozenset[str]) -> ASGIApp:
             return PlainTextResponse(f"no such page; expected one of {', '.join(names)}", 404)
         return RedirectResponse(f"/#/world/{request.path_params['world']}", 303)
 
+    def acting(act: Callable[[RunData, Request, Json], Json]) -> Endpoint:
+        return posting(lambda request, body: act(data, request, body))
+
     async def events(request: Request) -> Response:
         return StreamingResponse(changes(data, request), media_type="text/event-stream")
 
@@ -143,9 +148,13 @@ def make_app(root: Path, token: str, hosts: frozenset[str]) -> ASGIApp:
         Route("/play/{world}", play),
         Route("/api/runs", reading(lambda request: data.list())),
         Route("/api/runs/{run}", reading(lambda request: data.run(request.path_params["run"]))),
+        Route("/api/compare/{runs}", reading(lambda request: data.compare(request.path_params["runs"]))),
         Route("/api/runs/{run}/curves", reading(curves)),
         Route("/api/runs/{run}/log", reading(lambda request: data.log(request.path_params["run"]))),
         Route("/api/runs/{run}/film/{name}", film),
+        Route("/api/runs/{run}/payoff", acting(start_payoff), methods=["POST"]),
+        Route("/api/jobs/{job}", reading(lambda request: job_state(data, request))),
+        Route("/api/jobs/{job}/cancel", acting(cancel), methods=["POST"]),
         Route("/api/events", events),
         Route("/api/worlds", reading(lambda request: [page.to_json() for page in PAGES])),
         *(route for page in PAGES for route in page.starlette_routes(data)),

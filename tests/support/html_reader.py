@@ -8,7 +8,7 @@ VOID = {"meta", "img", "br"}
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "header", "section", "h1", "h2", "h3", "p", "div",
     "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre", "code", "ul", "li",
-    "figure", "img", "svg", "path", "rect", "text", "circle", "g",
+    "a", "figure", "img", "svg", "path", "rect", "text", "circle", "g",
 }
 
 

@@ -59,7 +59,7 @@ class Client:
     def finished(self, world: str, job: str) -> Any:
         """The job's last answer."""
         for _ in range(600):
-            answer = self.json(f"/api/worlds/{world}/jobs/{job}")
+            answer = self.json(f"/api/jobs/{job}")
             if answer["state"] != "running":
                 return answer
             time.sleep(0.1)

@@ -35,16 +35,16 @@ def test_missing_runs_and_browser_are_one_line_each(tmp_path: Path, monkeypatch:
     assert make_pictures.main(["--runs", str(tmp_path), "--only", "match", "learning"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["match", "learning"]
-    assert all("rematch train pursuit --threads 1 --seed 0 --name pursuit" in line for line in lines)
+    assert all("rematch train quick --seed 0 --name quick" in line for line in lines)
     monkeypatch.setattr(make_pictures.chromium, "CHROMIUM", None)
     assert make_pictures.main(["--runs", str(tmp_path), "--only", "page"]) == 2
     assert capsys.readouterr().err == "page: the page needs chromium and chromedriver\n"
 
 
 def test_pictures_replace_the_stored_ones_as_a_whole(tmp_path: Path, monkeypatch: Any) -> None:
-    (tmp_path / "runs/pursuit").mkdir(parents=True)
-    (tmp_path / "runs/pursuit/config.yaml").write_text("game: pursuit\n")
-    (tmp_path / "runs/pursuit/match.gif").write_bytes(b"GIF89a")
+    (tmp_path / "runs/quick").mkdir(parents=True)
+    (tmp_path / "runs/quick/config.yaml").write_text("game: pursuit\n")
+    (tmp_path / "runs/quick/match.gif").write_bytes(b"GIF89a")
     monkeypatch.setattr(make_pictures, "IMAGES", tmp_path)
     assert make_pictures.main(["--runs", str(tmp_path / "runs"), "--only", "match", "survival"]) == 0
     assert (tmp_path / "match.gif").read_bytes() == b"GIF89a"

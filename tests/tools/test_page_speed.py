@@ -11,7 +11,8 @@ import page_speed
 import pytest
 from support.served_pages import TOKEN, serving
 
-from rematch.web.run_data import POINTS, RunData
+from rematch.web.metric_columns import POINTS
+from rematch.web.run_data import RunData
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -31,7 +32,7 @@ def test_long_run_is_shown_with_all_its_parts(root: Path) -> None:
     assert len(rows) == 976 and shown["problems"] == [] and shown["total_steps"] == 1_000_000
     assert len(shown["evaluations"]) >= page_speed.EVALUATIONS
     assert POINTS // 2 < len(curves["step"]) <= POINTS and curves["step"][-1] == 976 * 1024
-    assert len(curves["series"]) > 20 and shown["films"] == ["match.gif", "learning.png"]
+    assert len(curves["series"]) > 20 and list(shown["films"]) == ["match.gif", "learning.png"]
 
 
 def test_page_client_waits_for_events_and_loads_three_parts(root: Path) -> None:
@@ -55,3 +56,8 @@ def test_page_client_waits_for_events_and_loads_three_parts(root: Path) -> None:
 
     with serving(root) as port:
         assert asyncio.run(follow(port)) == 3
+
+
+def test_interval_of_the_median_has_95_percent() -> None:
+    assert page_speed.median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0)  # too few: all of them
+    assert page_speed.median_interval([float(value) for value in range(1, 13)]) == (3.0, 10.0)

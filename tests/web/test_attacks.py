@@ -66,8 +66,9 @@ def filled(root: Path, path: str) -> str:
     """The path with parameters that exist, or could."""
     world = path.split("/")[3] if path.startswith("/api/worlds/") else "pursuit"
     run = identifier(root, root / world)
-    values = {"run": run, "name": "app.js" if path.startswith("/static") else "match.gif", "world": "beasty",
-              "replay": "00000001-1", "job": "0" * 16, "game": "0" * 32, "session": "0" * 32}  # fmt: skip
+    values = {"run": run, "runs": run, "name": "app.js" if path.startswith("/static") else "match.gif",
+              "world": "beasty", "replay": "00000001-1", "job": "0" * 16, "game": "0" * 32,
+              "session": "0" * 32}  # fmt: skip
     return path.format(**values)
 
 

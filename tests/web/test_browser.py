@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.browser import PHONE, accessibility_problems, chromium, prefer, require_browser, served, wait
-from support.tiny_run import SMALL
+from support.commands import environment
+from support.tiny_run import SMALL, flags
 
 import rematch
 
@@ -89,6 +93,128 @@ def test_list_and_run_page_fit_a_phone_in_both_colour_schemes(
         "const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]")
     brightness = [sum(json.loads("[" + colour.partition("(")[2].rstrip(")") + "]")[:3]) for colour in colours]
     assert (brightness[0] > brightness[1]) == (scheme == "light")
+
+
+@pytest.mark.parametrize("page", ["runs", "run"])
+def test_live_updates_replace_no_element_that_stays(
+    browser: Any, address: str, root: Path, page: str
+) -> None:
+    """A click whose press and release lie on both sides of a redraw arrives; focus and open details stay."""
+    from selenium.webdriver import ActionChains
+
+    browser.get(address)
+    wait(browser, "document.getElementById('main').dataset.ready === 'runs'")
+    if page == "run":
+        open_run(browser, address)
+        browser.find_element("css selector", "#more-curves summary").click()
+        wait(browser, "document.querySelectorAll('#more-curves canvas').length > 3")
+    wait(browser, "document.getElementById('live').textContent === 'live'")
+    selector = "input[type=checkbox]" if page == "runs" else "#more-curves summary"
+    browser.execute_script(
+        "window.held = [...document.querySelectorAll('#main *')].filter((one) => !one.closest('.chart'));"
+        "window.charts = [...document.querySelectorAll('.chart canvas')];"
+        f"document.querySelector({selector!r}).focus();")
+    target = browser.find_element("css selector", selector)
+    ActionChains(browser).move_to_element(target).click_and_hold().perform()
+    ages = "[...document.querySelectorAll('td, .facts')].map((node) => node.textContent).join()"
+    before = browser.execute_script(f"return {ages}")
+    with (root / "one/train.log").open("a") as log:
+        log.write(f"written while the {page} page is pressed\n")
+    with (root / "one/metrics.jsonl").open("a") as log:
+        log.write('{"iteration": 99, "step": 9999, "pursuer/entropy": 0.5}\n')
+    wait(browser, f"{ages} !== {json.dumps(before)}")
+    gone = "held.filter((one) => !one.isConnected).map((one) => one.outerHTML)"
+    assert browser.execute_script(f"return {gone}") == []
+    ActionChains(browser).release().perform()
+    if page == "runs":
+        wait(browser, "document.querySelectorAll('input:checked').length === 1")
+        wait(browser, "document.querySelectorAll('.chart canvas').length === 1")
+    else:
+        wait(browser, "!document.querySelector('#more-curves').open")
+        wait(browser, "document.querySelector('.log').textContent.includes('while the run page')")
+    assert browser.execute_script(f"return document.activeElement.matches({selector!r})")
+    kept = browser.execute_script("return charts.slice(0, 4).map((node) => node.isConnected)")
+    assert kept == [True] * (4 if page == "run" else 0)
+
+
+def test_seeds_of_a_sweep_are_a_band(tmp_path: Path, root: Path) -> None:
+    for seed in (1, 2, 3):
+        rematch.train("quick", SMALL | {"seed": seed}, folder=tmp_path / f"sweep/seed-{seed}")
+    (tmp_path / "sweep/sweep.yaml").write_text("recipe: quick\n")
+    shutil.copytree(root / "one", tmp_path / "other")
+    with served(tmp_path) as address, chromium() as browser:
+        browser.get(address)
+        wait(browser, "document.getElementById('main').dataset.ready === 'runs'")
+        browser.find_element("css selector", "input[aria-label='compare all runs of sweep']").click()
+        wait(browser, "document.querySelectorAll('input:checked').length === 4")  # the sweep and its seeds
+        legend = "[...document.querySelectorAll('.u-series .u-label')].map((node) => node.textContent)"
+        wait(browser, f"{legend}.includes('sweep, 3 seeds')")
+        assert "sweep, 3 seeds, upper bound" in browser.execute_script(f"return {legend}")
+        assert {f"sweep/seed-{seed}" for seed in (1, 2, 3)} < set(browser.execute_script(f"return {legend}"))
+        browser.find_element("css selector", "input[aria-label='compare other']").click()
+        wait(browser, f"{legend}.includes('other')")
+        select = browser.find_element("css selector", "select[aria-label='compared curve']")
+        select.find_element("xpath", "./option[contains(., 'NE gap')]").click()
+        wait(browser, "document.querySelector('figcaption').textContent.includes('NE gap')")
+        assert accessibility_problems(browser) == []
+        rows = [row.text for row in browser.find_elements("css selector", "tbody tr")]
+        assert any(row.startswith("sweep 3 runs 3 finished") for row in rows)
+        assert sum("pursuit quick" in row for row in rows) == 4
+
+
+def test_league_and_payoff_matrix_are_shown(tmp_path: Path) -> None:
+    changes = SMALL | {"past_policies.count": 3, "evaluation.every": 1, "league.snapshot_every": 1}
+    rematch.train("quick", changes, folder=tmp_path / "one")
+    with served(tmp_path) as address, chromium() as browser:
+        open_run(browser, address)
+        assert "pursuer@1" in browser.find_element("css selector", "[aria-label='pool of pursuer']").text
+        browser.find_element("xpath", "//button[.='Play the matrix']").click()
+        wait(browser, "document.querySelectorAll('.heat tbody td').length === 9", 90)
+        title = browser.find_element("css selector", ".heat tbody td").get_attribute("title")
+        assert title.startswith("pursuer of step 32 against evader of step 32") and "n = " in title
+        assert accessibility_problems(browser) == []
+    assert not (tmp_path / "one/payoff.json").exists(), "the server writes nothing into a run"
+
+
+def test_page_follows_a_training_that_was_started_with_serve(tmp_path: Path) -> None:
+    words = flags(total_steps=40_000_000, evaluation__every=400, save_every=200)
+    command = [sys.executable, "-m", "rematch.cli", "train", "quick", *words, "--name", "live", "--serve"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as run:
+        try:
+            assert run.stdout is not None
+            address = run.stdout.readline().partition(": ")[2].strip()
+            with chromium() as browser:
+                open_run(browser, address, "live")
+                shown = "document.querySelector('.facts').textContent"
+                seen = set()
+                for _ in range(3):
+                    text = browser.execute_script(f"return {shown}")
+                    seen.add(text.partition(" of ")[0])
+                    wait(browser, f"{shown}.split(' of ')[0] !== {json.dumps(text.partition(' of ')[0])}", 60)
+                assert len(seen) == 3 and all("running" in text for text in seen)
+                wait(browser, "document.querySelectorAll('.chart canvas').length >= 4")
+                assert run.poll() is None
+                assert "Pool: pursuer@" in browser.find_element("css selector", ".log").text
+                run.send_signal(signal.SIGINT)
+                run.communicate(timeout=60)
+                browser.get_log("browser")  # the server has ended with the training
+        finally:
+            run.kill()
+    assert run.returncode == 0
+
+
+def test_run_that_is_deleted_while_it_is_shown_is_reported(tmp_path: Path, root: Path) -> None:
+    shutil.copytree(root / "one", tmp_path / "one")
+    shutil.copytree(root / "one", tmp_path / "other")
+    with served(tmp_path) as address, chromium() as browser:
+        open_run(browser, address)
+        wait(browser, "document.getElementById('live').textContent === 'live'")
+        shutil.rmtree(tmp_path / "one")
+        wait(browser, "document.body.textContent.includes('there is no such run')")
+        browser.get_log("browser")  # the browser itself reports the answer 404 as an error
+        browser.find_element("link text", "All runs").click()
+        wait(browser, "document.getElementById('main').dataset.ready === 'runs'")
+        assert [link.text for link in browser.find_elements("css selector", "td a")] == ["other"]
 
 
 def test_deleted_run_is_reported(browser: Any, address: str) -> None:

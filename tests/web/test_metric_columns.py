@@ -1,4 +1,4 @@
-"""Columns of a growing log equal those of a log that is read as a whole; every line is parsed once."""
+"""Columns of a growing log equal those of a log that is read as a whole; no line is parsed twice."""
 
 from __future__ import annotations
 
@@ -62,6 +62,32 @@ def test_every_line_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             file.write(line(number, {"a/loss": number}))
         columns.update(path)
     assert len(parsed) == 50 and columns.step.tolist() == [8 * number for number in range(50)]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 15, 40, 100])
+@pytest.mark.parametrize("skimmed", [0, 1 << 20])
+def test_long_log_becomes_few_rows_with_the_newest_in_any_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, skimmed: int
+) -> None:
+    monkeypatch.setattr(metric_columns, "POINTS", 8)
+    monkeypatch.setattr(metric_columns, "SKIMMED", skimmed)
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"")
+    parts, whole = MetricColumns(), MetricColumns()
+    for number in range(rows):
+        with path.open("ab") as file:
+            file.write(line(number, {"a/loss": number} if number % 3 else {"b/kl": -number}))
+        if number % 5 != 2:
+            parts.update(path)
+    parts.update(path)
+    whole.update(path)
+    steps, columns = state(parts)
+    assert state(whole) == (steps, columns) and parts.stride == whole.stride and len(steps) <= 8
+    expected = sorted({*range(0, rows, parts.stride), *([rows - 1] if rows else [])})
+    assert steps == [8 * number for number in expected] and (rows < 8) == (parts.stride == 1)
+    for name, sign, shown in (("a/loss", 1, True), ("b/kl", -1, False)):
+        numbers = [sign * number if bool(number % 3) == shown else None for number in expected]
+        assert columns.get(name, [None] * len(steps)) == numbers
 
 
 def test_log_of_a_resumed_run_is_read_again(tmp_path: Path) -> None:

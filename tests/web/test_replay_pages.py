@@ -129,7 +129,7 @@ def test_job_is_one_at_a_time_cancellable_and_bounded(
     assert status == 200
     status, text = client.post(path, body)
     assert status == 400 and text.startswith("another game or calculation is running")
-    status, cancelled = client.post(f"/api/worlds/pursuit/jobs/{job['job']}/cancel", {})
+    status, cancelled = client.post(f"/api/jobs/{job['job']}/cancel", {})
     assert status == 200 and cancelled["state"] == "cancelled"
     monkeypatch.setattr(jobs, "MOST_SECONDS", 0.3)
     _, job = client.post(path, body)
@@ -254,7 +254,7 @@ def test_hostile_requests_are_refused(client: Client, root: Path) -> None:
         assert client.send(posts[0], method)[0] in (400, 404, 405), method
     for name in ("..", "%2e%2e", "..%2f..%2fconfig.yaml", "0" * 16, "00000001-1.replay", "%00", "a" * 3000):
         for place in (f"{base(root, 'chase', 'pursuit')}/replays/{name}", f"/api/worlds/pursuit/runs/{name}",
-                      f"/api/worlds/pursuit/jobs/{name}"):  # fmt: skip
+                      f"/api/jobs/{name}"):  # fmt: skip
             assert client.send(place)[0] in (400, 404), place
     assert client.json(base(root, "chase", "pursuit"))["replays"], "the server stays up"
 

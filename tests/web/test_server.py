@@ -7,6 +7,8 @@ import itertools
 import json
 import os
 import shutil
+import socket
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,8 @@ import rematch
 from rematch.cli.main import main
 from rematch.core.errors import ConfigError
 from rematch.web import server
-from rematch.web.run_data import POINTS, RunData, curves
+from rematch.web.metric_columns import POINTS
+from rematch.web.run_data import RunData, curves
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -89,6 +92,79 @@ def test_runs_of_a_sweep_are_listed_one_by_one(client: Client, root: Path) -> No
     assert names == {"one", "sweep/seed-0", "sweep/seed-1"}
 
 
+def test_runs_have_a_recipe_and_the_command_that_continues_them(
+    client: Client, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (entry,) = client.json("/api/runs")["runs"]
+    assert (entry["recipe"], entry["command"]) == ("quick", "")
+    (root / "one/report.html").unlink()
+    (entry,) = client.json("/api/runs")["runs"]
+    assert entry["state"] == "stopped" and entry["command"] == f"rematch resume {root.resolve() / 'one'}"
+    assert client.json(f"/api/runs/{entry['id']}")["command"] == entry["command"]
+    monkeypatch.chdir(root.parent)
+    assert client.json("/api/runs")["runs"][0]["command"] == "rematch resume runs/one"
+    (root / "one/config.yaml").write_text("game: [" * 50)
+    assert client.json("/api/runs")["runs"][0]["recipe"] == ""
+
+
+def test_runs_that_differ_in_the_seed_are_one_line_with_a_band(client: Client, root: Path) -> None:
+    for seed in (1, 2, 3):
+        rematch.train("quick", SMALL | {"seed": seed}, folder=root / f"sweep/seed-{seed}")
+    (root / "sweep/sweep.yaml").write_text("recipe: quick\n")
+    ids = {entry["name"]: entry["id"] for entry in client.json("/api/runs")["runs"]}
+    seeds = [ids[f"sweep/seed-{seed}"] for seed in (1, 2, 3)]
+    charts = client.json(f"/api/compare/{','.join(seeds)}")
+    first = charts[0]
+    assert first["title"] == "Win rate of pursuer against the other role of its run" and first["share"]
+    band, *thin = first["lines"]
+    assert band["label"] == "sweep, 3 seeds" and [line["label"] for line in thin] == [
+        f"sweep/seed-{seed}" for seed in (1, 2, 3)] and all(line["thin"] for line in thin)
+    mean = sum(line["values"][-1] for line in thin) / 3
+    assert band["values"][-1] == pytest.approx(mean)
+    assert band["low"][-1] <= mean <= band["high"][-1]
+    (single,) = client.json(f"/api/compare/{seeds[0]}")[0]["lines"]
+    assert single["label"] == "sweep/seed-1" and len(single["low"]) == len(single["values"])
+    shutil.copytree(root / "one", root / "copy")  # the same seed twice is no second seed
+    ids = {entry["name"]: entry["id"] for entry in client.json("/api/runs")["runs"]}
+    lines = client.json(f"/api/compare/{ids['one']},{ids['copy']}")[0]["lines"]
+    assert [line["label"] for line in lines] == ["one", "copy"] and "thin" not in lines[0]
+
+
+def test_unknown_and_too_many_compared_runs_are_refused(client: Client) -> None:
+    assert client.send(f"/api/compare/{'0' * 16}")[0] == 404
+    assert client.send("/api/compare/..")[0] in (400, 404)
+    (entry,) = client.json("/api/runs")["runs"]
+    assert client.json(f"/api/compare/{entry['id']},{entry['id']}")[0]["lines"][1:] == []
+    many = ",".join(f"{number:016x}" for number in range(200))
+    assert client.send(f"/api/compare/{many}")[0] == 404
+
+
+def test_run_has_its_league_its_speed_and_its_films(client: Client, root: Path) -> None:
+    (entry,) = client.json("/api/runs")["runs"]
+    run = client.json(f"/api/runs/{entry['id']}")
+    state = json.loads(max((root / "one/checkpoints").iterdir()).joinpath("state.json").read_text())
+    pool = state["league"]["pools"]["pursuer"]
+    names = {row["name"] for row in run["league"]["roles"]["pursuer"]}
+    assert names == {row["name"] for row in (*pool["rivals"], *pool["scripted"])} and names
+    scores = [row["score"] for row in run["league"]["roles"]["pursuer"] if row["score"] is not None]
+    assert scores == sorted(scores)
+    speed = client.json(f"/api/runs/{entry['id']}/curves")["speed"]
+    assert speed["step"] == [32, 64, 96] and min(speed["series"]["learner_steps_per_second"]) > 0
+    assert list(run["films"]) == ["match.gif", "learning.png"] and run["has_past"] in (True, False)
+    (root / "one/films").mkdir()
+    shutil.copy(root / "one/match.gif", root / "one/films/rollout_7.gif")
+    assert "episode.gif" in client.json(f"/api/runs/{entry['id']}")["films"]
+    status, headers, _ = client.send(f"/api/runs/{entry['id']}/film/episode.gif?version=1")
+    assert (status, headers["content-type"]) == (200, "image/gif")
+    for damaged in ("{", '{"league": {"pools": {"pursuer": {"rivals": 3, "scripted": []}}}}',
+                    '{"league": {"pools": {"x": {"rivals": [{"games": "a"}], "scripted": []}}}}'):
+        shutil.rmtree(root / "one/checkpoints")
+        checkpoint = root / "one/checkpoints/iter_00000009"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "state.json").write_text(damaged)
+        assert client.json(f"/api/runs/{entry['id']}")["league"]["roles"] == {}
+
+
 def test_events_name_the_run_that_changed(client: Client, root: Path) -> None:
     (entry,) = client.json("/api/runs")["runs"]
     connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=20)
@@ -148,6 +224,9 @@ def test_three_hundred_attacks_are_refused(client: Client) -> None:
         f"/api/runs/{entry['id']}/log",
         "/api/events",
         f"/api/runs/{entry['id']}/film/match.gif",
+        f"/api/compare/{entry['id']}",
+        f"/api/runs/{entry['id']}/payoff",
+        "/api/jobs/0123456789abcdef/cancel",
         "/static/app.js",
         "/?token=wrong",
         "/nothing",
@@ -168,7 +247,7 @@ def test_three_hundred_attacks_are_refused(client: Client) -> None:
         if path[1:2] in ("", "?") and "Sec_Fetch_Site" in attack:
             continue  # following a link from another site to the page is no attack
         status, headers, body = client.send(path, **attack)
-        allowed = (404,) if path == "/nothing" and attack == {"method": "POST"} else (400, 403, 405, 421)
+        allowed = (404,) if path == "/nothing" and attack == {"method": "POST"} else (400, 403, 405, 415, 421)
         assert status in allowed, (path, attack, status)
         assert "content-security-policy" in headers or status == 400
         assert b"verdict" not in body
@@ -176,7 +255,8 @@ def test_three_hundred_attacks_are_refused(client: Client) -> None:
     escapes = ["..", "../one", "%2e%2e", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "%2fetc%2fpasswd", "one",
                ".", "\\..\\",
                "0" * 16, "%00", "a" * 4000, "%ff%fe", "config.yaml", "~", "%2e%2e%5c"]  # fmt: skip
-    places = ["/static/{}", "/static/vendor/{}", "/api/runs/{}", "/api/runs/{}/log", "/api/runs/{}/curves",
+    places = ["/api/compare/{}", "/api/jobs/{}",
+              "/static/{}", "/static/vendor/{}", "/api/runs/{}", "/api/runs/{}/log", "/api/runs/{}/curves",
               f"/api/runs/{entry['id']}/film/{{}}", "/{}", "/api/{}",
               f"/api/runs/{entry['id']}/{{}}"]  # fmt: skip
     for place, escape in itertools.product(places, escapes):
@@ -261,6 +341,28 @@ def test_damaged_files_are_reported_and_the_rest_is_shown(
             assert status == 200 and b"root:" not in body, (part, body[:300])
             json.loads(body)
         assert client.send(f"/api/runs/{entry['id']}/film/match.gif")[0] in (200, 404)
+
+
+def test_slow_and_vanished_clients_hold_up_nobody(client: Client) -> None:
+    cookie = f"Cookie: {server.COOKIE}={TOKEN}\r\n"
+    host = f"Host: 127.0.0.1:{client.port}\r\n"
+    requests = [f"GET /api/events HTTP/1.1\r\n{host}{cookie}\r\n", f"GET /api/runs HTTP/1.1\r\n{host}",
+                f"POST /api/jobs/x/cancel HTTP/1.1\r\n{host}{cookie}Content-Type: application/json\r\n"
+                "Content-Length: 60000\r\n\r\n{"]  # fmt: skip
+    waiting = []
+    for number in range(90):
+        connection = socket.create_connection(("127.0.0.1", client.port), timeout=10)
+        connection.sendall(requests[number % 3].encode())
+        if number < 45:  # vanishes: the connection is reset
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+        else:
+            waiting.append(connection)
+    began = time.monotonic()
+    assert client.json("/api/runs")["runs"] and time.monotonic() - began < 5
+    for connection in waiting:
+        connection.close()
+    assert client.json("/api/runs")["runs"], "the server stays up"
 
 
 def test_run_deleted_while_shown_is_reported(client: Client, root: Path) -> None:

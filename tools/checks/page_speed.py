@@ -2,6 +2,7 @@
 
     python tools/checks/page_speed.py open [--steps 10000000] [--times 5]
     python tools/checks/page_speed.py training [--pages 50] [--pairs 5] [--steps 3000000]
+    python tools/checks/page_speed.py windows [--pages 50] [--pairs 40] [--seconds 4]
 
 `open` writes a run of that many steps with the program's own writer (rows and evaluations of a short real
 run, repeated), starts `rematch serve`, and opens the page of the run in Chromium. Each time the server is a
@@ -11,8 +12,12 @@ tab (PSS: shared pages count in part).
 `training` trains the same recipe with and without open pages, in turns and in alternating order. An open page
 is a connection that waits for events and then loads what the page loads, at most every 4 s. The clients run
 with the lowest priority: they stand for browsers of other machines. Output: CPU time and wall time of the
-training, with pages over without; median of the pairs, smallest and largest. Limit: 2 % of CPU time, and of
-wall time where nothing else runs on the machine. Exit code 1: a limit was exceeded.
+training, with pages over without; median of the pairs with its 95 % interval, smallest and largest. Limit:
+2 % of CPU time, and of wall time where nothing else runs on the machine. Exit code 1: a limit was exceeded.
+
+`windows` opens and closes the pages again and again beside one training, and compares its speed in
+neighbouring windows of a few seconds, by the clock and as CPU time per iteration: other work on the machine
+changes more slowly than that, so that it disturbs less.
 """
 
 from __future__ import annotations
@@ -55,9 +60,10 @@ SHORT = {"games": GAMES, "steps": STEPS, "total_steps": 4 * GAMES * STEPS, "eval
 
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[str, int]]:
-    """A server process: the address that it prints, and its process number."""
+    """A server process, started beside the folder: the address that it prints, and its process number."""
     command = [sys.executable, "-m", "rematch.cli", "serve", str(folder), "--port", "0"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder.parent,
+                             env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
     try:
         assert child.stdout is not None
         line = child.stdout.readline()
@@ -216,6 +222,16 @@ def pages_open(folder: Path, pages: int) -> Iterator[dict[str, float]]:
             measured["requests"] = float(out[-1]) if out else 0.0
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the median from order statistics; all values where there are fewer than six."""
+    ordered, n = sorted(values), len(values)
+    outside = [math.comb(n, k) / 2**n for k in range(n + 1)]
+    k = 0
+    while k + 1 <= (n - 1) // 2 and 2 * sum(outside[: k + 1]) <= 0.05:
+        k += 1
+    return ordered[max(0, k - 1)], ordered[n - 1 - max(0, k - 1)]
+
+
 def measure_training(pages: int, pairs: int, steps: int) -> bool:
     ratios: dict[str, list[float]] = {"CPU time": [], "wall time": []}
     for pair in range(pairs):
@@ -235,12 +251,78 @@ def measure_training(pages: int, pairs: int, steps: int) -> bool:
         print(f"pair {pair + 1}: training without pages {found[False][0]:.1f} s CPU, {found[False][1]:.1f} s "
               f"wall; with {pages} pages {found[True][0]:.1f} s, {found[True][1]:.1f} s; server "
               f"{extra['server']:.1f} s CPU, {extra['requests']:.0f} requests", flush=True)  # fmt: skip
+    return report_ratios(ratios, f"{steps:,} steps each")
+
+
+# --- windows ------------------------------------------------------------------------------------------------
+
+
+class Progress:
+    """Iterations and CPU seconds of a training process so far."""
+
+    def __init__(self, run: Path, pid: int) -> None:
+        self.log, self.pid = run / "metrics.jsonl", pid
+        self.position = self.rows = 0
+
+    def now(self) -> tuple[float, int, float]:
+        with self.log.open("rb") as file:
+            file.seek(self.position)
+            data = file.read()
+        self.position += len(data)
+        self.rows += data.count(b"\n")
+        return time.monotonic(), self.rows, chromium.cpu_seconds(self.pid)
+
+
+def cost(progress: Progress, seconds: float) -> tuple[float, float]:
+    """Seconds by the clock and CPU seconds per iteration, over the next `seconds`."""
+    began, rows, cpu = progress.now()
+    time.sleep(seconds)
+    ended, more, used = progress.now()
+    return (ended - began) / max(1, more - rows), (used - cpu) / max(1, more - rows)
+
+
+def measure_windows(pages: int, pairs: int, seconds: float) -> bool:
+    ratios: dict[str, list[float]] = {"wall time": [], "CPU time": []}
+    with tempfile.TemporaryDirectory(prefix="rematch-page-") as temporary:
+        folder = Path(temporary) / "runs"
+        folder.mkdir()
+        command = [sys.executable, "-m", "rematch.cli", "train", "quick", "--threads", "1", "--games", "64",
+                   "--total_steps", "4000000000", "--evaluation.every", "1000000",
+                   "--name", "one"]  # fmt: skip
+        training = subprocess.Popen(command, cwd=folder.parent, stdout=subprocess.DEVNULL,
+                                    env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+        try:
+            while not (folder / "one/metrics.jsonl").is_file() and training.poll() is None:
+                time.sleep(0.1)
+            time.sleep(5.0)  # start-up
+            progress = Progress(folder / "one", training.pid)
+            for pair in range(pairs):
+                found: dict[bool, tuple[float, float]] = {}
+                for opened in (bool(pair % 2), not pair % 2):
+                    if opened:
+                        with pages_open(folder, pages):
+                            found[opened] = cost(progress, seconds)
+                    else:
+                        time.sleep(1.0)  # the end of the pages
+                        found[opened] = cost(progress, seconds)
+                for index, name in enumerate(ratios):
+                    ratios[name].append(found[True][index] / found[False][index])
+        finally:
+            training.terminate()
+            training.wait(60)
+    return report_ratios(ratios, f"{progress.rows} iterations")
+
+
+def report_ratios(ratios: dict[str, list[float]], what: str) -> bool:
+    """Print the medians; whether that of the CPU time is within the limit."""
     fine = True
     for name, values in ratios.items():
         slower = statistics.median(values) - 1
         fine &= slower <= MOST_SLOWER or name == "wall time"
-        print(f"{name}: median {100 * slower:+.1f} %, {100 * (min(values) - 1):+.1f} to "
-              f"{100 * (max(values) - 1):+.1f} %, n = {pairs} pairs; limit {100 * MOST_SLOWER:g} %; load of "
+        low, high = (100 * (bound - 1) for bound in median_interval(values))
+        smallest, largest = (100 * (bound - 1) for bound in (min(values), max(values)))
+        print(f"{name}: median {100 * slower:+.1f} % [{low:+.1f}, {high:+.1f}], {smallest:+.1f} to "
+              f"{largest:+.1f} %, n = {len(values)} pairs, {what}; limit {100 * MOST_SLOWER:g} %; load of "
               f"the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)  # fmt: skip
     return fine
 
@@ -255,6 +337,10 @@ def main(words: Sequence[str]) -> int:
     training.add_argument("--pages", type=int, default=50)
     training.add_argument("--pairs", type=int, default=5)
     training.add_argument("--steps", type=int, default=3_000_000)
+    windows = commands.add_parser("windows", help="the same beside one training, in short windows")
+    windows.add_argument("--pages", type=int, default=50)
+    windows.add_argument("--pairs", type=int, default=40)
+    windows.add_argument("--seconds", type=float, default=4.0)
     clients = commands.add_parser("pages", help="open pages; used by `training`")
     clients.add_argument("address")
     clients.add_argument("run")
@@ -266,6 +352,8 @@ def main(words: Sequence[str]) -> int:
         return 0 if measure_open(options.steps, options.times) else 1
     if options.command == "training":
         return 0 if measure_training(options.pages, options.pairs, options.steps) else 1
+    if options.command == "windows":
+        return 0 if measure_windows(options.pages, options.pairs, options.seconds) else 1
     with suppress(KeyboardInterrupt, TimeoutError, OSError):
         asyncio.run(keep_open(options.address, options.run, options.pages))
     return 0

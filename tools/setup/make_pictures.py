@@ -2,11 +2,11 @@
 
     python tools/setup/make_pictures.py [--runs runs] [--train] [--only match learning small survival page]
 
-Runs are taken from the folder of runs: `pursuit` (its film and its curves), `quick` (the page of a run, a
-replay) and `small` (the world map). With --train those that are missing are trained first: 28, 2 and 100
-minutes on an idle machine of two cores. The picture `survival` is drawn from docs/results/data, `small` is a
-film of the agent that comes with Rematch. The page needs chromium and chromedriver. Each picture is written
-as a whole to docs/results/images/.
+Runs are taken from the folder of runs: `quick`, which is the run of `make train` (its film, its curves, the
+page of a run, a replay), `band` (a sweep of four seeds) and `small` (the world map). With --train those that
+are missing are made first: 2, 1 and 30 minutes on an idle machine of two cores. The picture `survival` is
+drawn from docs/results/data, `small` is a film of the agent that comes with Rematch. The page needs chromium
+and chromedriver. Each picture is written as a whole to docs/results/images/.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ from rematch.web.run_data import identifier
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs/results/images"
-RECIPES = {  # run -> words of `rematch train`
-    "pursuit": ("pursuit", "--threads", "1", "--seed", "0"),
-    "quick": ("quick", "--seed", "0"),
-    "small": ("small", "--seed", "0", "--max-minutes", "100"),
-}
+COMMANDS = {  # run or sweep -> the words of the command that makes it, without its name
+    "quick": ("train", "quick", "--seed", "0"),
+    "band": ("sweep", "quick", "--seeds", "0-3", "--games", "128", "--total_steps", "800000",
+             "--evaluation.every", "24", "--evaluation.games", "100", "--evaluation.opponents",
+             "random,lion,wall_runner", "--jobs", "2"),
+    "small": ("train", "small", "--seed", "0", "--max-minutes", "30"),
+}  # fmt: skip
 AGENT = ROOT / "rematch/worlds/gameboy/agent.safetensors"
 READY = "document.getElementById('main').dataset.ready"
 
@@ -61,6 +63,8 @@ class Shot:
 
 
 SHOTS = (
+    Shot(name="runs", run="band", address="/", before="document.querySelector('.sweep input').click();",
+         ready="document.querySelectorAll('.compared canvas').length >= 1", height=1150),
     Shot(name="run", run="quick", address="/run/{run}",
          ready="document.querySelectorAll('.chart canvas').length >= 6", height=1000),
     Shot(name="replay", run="quick", address="/run/{run}/pursuit",
@@ -83,10 +87,12 @@ SHOTS = (
 def linked(runs: Path) -> Iterator[Path]:
     """A temporary folder with links to the runs: games that are played for a picture are not stored there."""
     with tempfile.TemporaryDirectory(prefix="rematch-pictures-") as temporary:
-        for name in RECIPES:
+        folder = Path(temporary).resolve() / "runs"
+        folder.mkdir()
+        for name in COMMANDS:
             if (runs / name).is_dir():
-                (Path(temporary) / name).symlink_to((runs / name).resolve())
-        yield Path(temporary)
+                (folder / name).symlink_to((runs / name).resolve())
+        yield folder
 
 
 def page(runs: Path) -> Iterator[tuple[str, bytes]]:
@@ -108,9 +114,10 @@ def take(driver: Any, address: str, run_folder: Path, shot: Shot, scheme: str) -
     chromium.resize(driver, 1280, shot.height)
     driver.get(address)
     chromium.wait(driver, f"{READY} === 'runs'", 60)
-    run = identifier(run_folder.parent, run_folder)
-    driver.execute_script(f"location.hash = '#{shot.address.format(run=run)}'")
-    chromium.wait(driver, f"{READY} !== 'runs'", 60)
+    if shot.address != "/":
+        run = identifier(run_folder.parent, run_folder)
+        driver.execute_script(f"location.hash = '#{shot.address.format(run=run)}'")
+        chromium.wait(driver, f"{READY} !== 'runs'", 60)
     time.sleep(2.0)  # pictures and canvases
     if shot.before:
         driver.execute_script(shot.before)
@@ -132,18 +139,23 @@ def smaller(png: bytes) -> bytes:
 # --- films and curves ---------------------------------------------------------------------------------------
 
 
+def complete(folder: Path) -> bool:
+    """Whether a run or a sweep lies here."""
+    return (folder / "config.yaml").is_file() or (folder / "sweep.yaml").is_file()
+
+
 def existing(runs: Path, name: str) -> Path:
-    if not (runs / name / "config.yaml").is_file():
-        command = f"rematch train {' '.join(RECIPES[name])} --name {name}"
+    if not complete(runs / name):
+        command = f"rematch {' '.join(COMMANDS[name])} --name {name}"
         raise Missing(f"{runs / name} is missing: make it with `{command}`, or use --train")
     return runs / name
 
 
 def of_run(file: str) -> Callable[[Path], Iterator[tuple[str, bytes]]]:
-    """A file that the finished run `pursuit` has made itself."""
+    """A file that the finished run `quick` has made itself."""
 
     def picture(runs: Path) -> Iterator[tuple[str, bytes]]:
-        path = existing(runs, "pursuit") / file
+        path = existing(runs, "quick") / file
         if not path.is_file():
             raise Missing(f"{path} is missing: the run has not finished")
         yield file, path.read_bytes()
@@ -185,9 +197,9 @@ def rematch(*words: str, folder: Path = ROOT) -> None:
 def train_missing(runs: Path) -> None:
     runs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rematch-pictures-", dir=runs) as temporary:
-        for name, words in RECIPES.items():
-            if not (runs / name / "config.yaml").is_file():
-                rematch("train", *words, "--name", name, folder=Path(temporary))
+        for name, words in COMMANDS.items():
+            if not complete(runs / name):
+                rematch(*words, "--name", name, folder=Path(temporary))
                 shutil.move(Path(temporary) / "runs" / name, runs / name)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rematch.cli.command import FILE, RUN, Command, Option
 from rematch.cli.options import Options
-from rematch.cli.output import log_line, print_result
+from rematch.cli.output import print_result
 from rematch.core.errors import ConfigError
 from rematch.core.system.progress import PROGRESS
 from rematch.reporting.terminal.progress_display import ProgressDisplay
@@ -30,7 +30,7 @@ def run(words: Sequence[str]) -> int:
             seed=options.integer("--seed", 0, 0, MOST_SEED),
             games=options.integer("--games", GAMES, 1, MOST_GAMES),
         )
-        result = film(name, values["--out"], game, seconds=seconds, log=log_line)
+        result = film(name, values["--out"], game, seconds=seconds)
     print_result(result)
     return 0
 

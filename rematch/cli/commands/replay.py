@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from rematch.cli.command import FILE, JSON, RUN, Command, Option
 from rematch.cli.options import Options
-from rematch.cli.output import log_line, print_result
+from rematch.cli.output import print_result
 from rematch.core.errors import ConfigError
+from rematch.reporting.terminal.progress_display import ProgressDisplay
 from rematch.verbs.arguments import MOST_SEED
 
 
@@ -25,8 +26,9 @@ def run(words: Sequence[str]) -> int:
         players=players, choose=values.get("--choose", ""), seed=options.integer("--seed", 0, 0, MOST_SEED),
         games=options.integer("--games", GAMES, 1, MOST_GAMES),
     )  # fmt: skip
-    result = replay(source, game, out=values.get("--out"), verify="--verify" in values, seconds=seconds,
-                    log=(lambda line: None) if as_json else log_line)
+    with ProgressDisplay(quiet=as_json) as display:
+        result = replay(source, game, out=values.get("--out"), verify="--verify" in values, seconds=seconds,
+                        log=(lambda line: None) if as_json else display.line)
     print_result(result, as_json)
     return 0
 

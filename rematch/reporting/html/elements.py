@@ -52,6 +52,14 @@ svg.chart .name, svg.matrix .name { fill: var(--ink); }
 .s4 { stroke: var(--c4); } .s5 { stroke: var(--c5); } .s6 { stroke: var(--c6); }
 .f0 { fill: var(--c0); } .f1 { fill: var(--c1); } .f2 { fill: var(--c2); } .f3 { fill: var(--c3); }
 .f4 { fill: var(--c4); } .f5 { fill: var(--c5); } .f6 { fill: var(--c6); }
+svg.map { width: 100%; min-width: 34rem; max-width: 60rem; height: auto; }
+svg.map text { font: 13px system-ui, sans-serif; fill: var(--ink); }
+.frame { fill: none; stroke: var(--line); } .trail { fill: none; stroke: var(--c2); stroke-width: 2.4; }
+.flag { stroke: var(--ink); } .game { stroke: var(--page); }
+.plain { fill: var(--card); }
+.early { fill: var(--c0); } .mid { fill: var(--c3); } .late { fill: var(--c1); }
+.t0, .t1, .t2, .t3, .t4 { fill: var(--soft); } .t0 { opacity: .16; } .t1 { opacity: .26; }
+.t2 { opacity: .38; } .t3 { opacity: .52; } .t4 { opacity: .68; }
 figure { margin: 1rem 0; } figcaption { max-width: 46rem; }
 .key { list-style: none; margin: .2rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1.2rem;
   font-size: .9rem; } .key svg { display: inline-block; vertical-align: middle; margin-right: .35rem; }

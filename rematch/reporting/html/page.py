@@ -16,7 +16,7 @@ from typing import Any
 
 from rematch.evaluation.text import human, number, verdict_text
 from rematch.reporting import untrusted_folder
-from rematch.reporting.html import past_policy_sections, strength_sections
+from rematch.reporting.html import map_section, past_policy_sections, strength_sections
 from rematch.reporting.html.charts import STEPS, Axes, Line, chart, with_interval
 from rematch.reporting.html.elements import STYLE, bullets, cell, folded, paragraph, sentence, table, text
 from rematch.reporting.untrusted_folder import PICTURES, Absent, Unreadable
@@ -26,7 +26,8 @@ Pictures = Mapping[str, bytes | str]  # name -> its bytes, or the reason why it 
 
 GENERATOR = '<meta name="generator" content="rematch report">'  # only pages with this line are overwritten
 MOST_COLUMNS = 200  # observation columns in a table
-FILM_COUNT = "number of films"  # key among the pictures
+FILM_NAMES = "names of all films"  # key among the pictures
+MOST_FILMS = 40  # linked films
 QUICK = "Written with --quick: no games were played for this page."
 MOST_NAMES = 8  # constant columns that a summary names
 TITLES = {"learning.png": ("Learning in detail", "Curves of strength and of learning"),
@@ -67,8 +68,8 @@ def _run_title(run: Row) -> str:
     return f"{run['label']}{': ' if run['label'] else ''}{run['title']}{seed}"
 
 
-def pictures(run: Path) -> dict[str, bytes | str]:
-    """The pictures in a run's folder, or the reason why one cannot be shown."""
+def pictures(run: Path, linked: bool = True) -> dict[str, bytes | str]:
+    """The pictures in a run's folder, or the reason why one cannot be shown; linked: the page lies there."""
     out: dict[str, bytes | str] = {}
     for name in PICTURES:
         try:
@@ -78,10 +79,10 @@ def pictures(run: Path) -> dict[str, bytes | str]:
         except Unreadable as error:
             out[name] = str(error)
     try:
-        name, film, count = untrusted_folder.newest_film(run)
-        out[f"{untrusted_folder.FILMS}/{name}"] = film
-        if count > 1:
-            out[FILM_COUNT] = str(count)
+        names, film = untrusted_folder.newest_film(run)
+        out[f"{untrusted_folder.FILMS}/{names[0]}"] = film
+        if linked:
+            out[FILM_NAMES] = "/".join(names)  # a name has no slash
     except Absent:
         pass
     except Unreadable as error:
@@ -116,10 +117,11 @@ def _run_sections(run: Row, shown: Pictures) -> tuple[str, list[str]]:
         ("Curriculum", curriculum),
         ("Alarms and rollbacks", alarms),
         *([("Milestones", strength_sections.milestones)] if run["frontier"] else []),
+        *([("World map", map_section.world_map)] if run.get("world_map") else []),
         ("Against scripted opponents", strength_sections.scoreboard),
         ("Head to head", strength_sections.head_to_head),
         *((TITLES[name][0], partial(_image, name, data)) for name, data in shown.items() if name in TITLES),
-        *(("Newest film of an episode", partial(_film, name, data, str(shown.get(FILM_COUNT, ""))))
+        *(("Newest film of an episode", partial(_film, name, data, str(shown.get(FILM_NAMES, ""))))
           for name, data in films.items()),
         *([("Components of your own", strength_sections.user_metrics)] if run.get("user_metrics") else []),
         ("Observations", observations),
@@ -245,14 +247,17 @@ def _image(name: str, data: bytes | str, _run: Row) -> str:
     return f'<p style="max-width:none"><img{kind} alt="{text(TITLES[name][1])}" src="{source}"></p>'
 
 
-def _film(name: str, data: bytes | str, count: str, _run: Row) -> str:
-    """The newest film of an episode; the others are files of the run's folder."""
+def _film(name: str, data: bytes | str, names: str, _run: Row) -> str:
+    """The newest film of an episode, and links to the others, which are files beside the report."""
     if isinstance(data, str):
         raise Unreadable(data)
     coded = base64.b64encode(data).decode("ascii")
     picture = f'<p style="max-width:none"><img alt="An episode" src="data:image/gif;base64,{coded}"></p>'
-    others = f", one of {count} films in this folder of the run" if count else ""
-    return picture + f'<p class="soft"><code>{text(name)}</code>{text(others)}</p>'
+    others = [other for other in names.split("/") if other and f"{untrusted_folder.FILMS}/{other}" != name]
+    links = ", ".join(f'<a href="{untrusted_folder.FILMS}/{text(other)}">{text(other)}</a>'
+                      for other in others[:MOST_FILMS])
+    more = f'<p class="soft">Earlier films in the folder of the run: {links}</p>' if links else ""
+    return picture + f'<p class="soft"><code>{text(name)}</code></p>' + more
 
 
 def observations(run: Row) -> str:

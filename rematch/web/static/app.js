@@ -1,4 +1,4 @@
-// The page: routes by the address behind #, and redraws when the server says that files have changed.
+// The page: routes by the address behind #. Redraws when the server says that files have changed never replace an element that stays.
 
 import {h, load, show} from "/static/elements.js";
 import {runPage} from "/static/run_page.js";
@@ -6,6 +6,7 @@ import {runsPage} from "/static/runs_page.js";
 
 const main = document.getElementById("main"), live = document.getElementById("live"), trail = document.getElementById("trail");
 let drawing = false, again = false;
+let view = null, viewed = null;  // the element of the list or of a run, and the address of the page
 let open = null;  // what a world's page has returned: {changed(), close()}
 const PACE = 4000;
 let stale = false;  // whether the page shows an older state of the files
@@ -44,20 +45,27 @@ async function worldPage(here) {
   open = await module.page(main, here) ?? null;
 }
 
+/** Draw the present address: a new one from scratch, the same one in place. */
 async function draw() {
   if (drawing) { again = true; return; }
   drawing = true;
-  const here = route();
+  const here = route(), fresh = viewed !== location.hash || here.page === "world";
   try {
-    open?.close?.();
-    open = null;
-    breadcrumb(here);
-    document.title = "Rematch";
+    if (fresh) {
+      open?.close?.();
+      open = null;
+      viewed = location.hash;
+      view = h("div", {});
+      breadcrumb(here);
+      document.title = "Rematch";
+    }
     pages ??= await load("/api/worlds");
-    if (here.page === "world") await worldPage(here);
-    else await (here.page === "run" ? runPage(main, here.run, pages) : runsPage(main, draw, pages));
+    if (here.page === "world") await worldPage(here);  // it draws into main when it has its data
+    else await (here.page === "run" ? runPage(view, here.run, pages) : runsPage(view, draw, pages));
+    if (fresh && here.page !== "world") show(main, view);
     main.dataset.ready = [here.run ?? here.world ?? "runs", ...(here.run && here.world ? [here.world] : [])].join("/");
   } catch (error) {
+    viewed = null;
     show(main, h("h1", {}, "This cannot be shown"), h("p", {class: "problem"}, error.message), h("p", {}, h("a", {href: "#/"}, "All runs")));
   }
   drawing = false;
@@ -91,6 +99,6 @@ function refresh() {
 
 document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) refresh(); });
 addEventListener("hashchange", () => { main.focus(); draw(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!open) draw(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!open) { viewed = null; draw(); } });  // charts have colours
 draw();
 listen();

@@ -3,6 +3,7 @@
 import uPlot from "/static/uplot.js";
 import {h, short} from "/static/elements.js";
 
+const HEIGHT = 220;
 const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
 
 function colour(name) {
@@ -10,44 +11,71 @@ function colour(name) {
 }
 
 /**
- * A chart over steps. lines: [{label, steps, values, low, high}], each with its own steps.
+ * A chart over steps; null where no line has a value. lines: [{label, steps, values, low, high, thin}], each with its own steps;
+ * low and high are a band, a thin line is one seed of the line before it.
  * range: [low, high] of the vertical axis, or null.
  */
 export function chart(title, lines, range = null) {
   const drawn = lines.filter((line) => line.values.some((value) => value !== null));
-  const box = h("figure", {class: "chart"}, h("figcaption", {}, title));
   if (!drawn.length) return null;
-  const steps = [...new Set(drawn.flatMap((line) => line.steps))].sort((a, b) => a - b);
+  const box = h("figure", {class: "chart", key: title}, h("figcaption", {}, title));
+  let plot = null, labels = "";
+  box.lines = drawn;
+  const draw = () => {
+    if (!box.clientWidth) return;
+    const {columns, series, bands} = layout(box.lines), present = series.map((one) => one.label).join("\n");
+    if (plot && present === labels) { plot.setData(columns); return; }
+    plot?.destroy();
+    labels = present;
+    plot = new uPlot({...options(range), width: width(), series, bands}, columns, box);
+  };
+  const width = () => Math.max(240, box.clientWidth - 18);
+  box.renew = (fresh) => { box.lines = fresh.lines; draw(); };
+  new ResizeObserver(() => {  // it also reports the first size, as soon as the chart is on the page
+    if (!plot) draw();
+    else if (plot.width !== width()) plot.setSize({width: width(), height: HEIGHT});
+  }).observe(box);
+  return box;
+}
+
+function options(range) {
+  const axis = {stroke: colour("--faint"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line")}};
+  return {
+    height: HEIGHT, scales: {x: {time: false}, y: range ? {range} : {}},
+    axes: [{...axis, values: (_, ticks) => ticks.map(short)}, {...axis, size: 56, values: (_, ticks) => ticks.map(axisNumber)}],
+    legend: {live: true}, cursor: {points: {size: 6}},
+  };
+}
+
+/** Columns, series and bands of uPlot: all lines over the union of their steps. */
+function layout(lines) {
+  const steps = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
   const place = new Map(steps.map((step, i) => [step, i]));
   const columns = [steps], series = [{label: "step", value: (_, value) => value === null ? "-" : short(value)}], bands = [];
-  drawn.forEach((line, i) => {
-    const stroke = colour(COLOURS[i % COLOURS.length]);
+  let colours = -1;
+  for (const line of lines) {
+    colours += line.thin ? 0 : 1;
+    const stroke = colour(COLOURS[colours % COLOURS.length]);
     const column = (values) => {
       const out = new Array(steps.length).fill(null);
       line.steps.forEach((step, k) => { out[place.get(step)] = values[k] ?? null; });
       return out;
     };
-    if (line.low) {
+    if (line.low?.some((value) => value !== null)) {
       columns.push(column(line.high), column(line.low));
-      const hidden = {show: true, stroke: "transparent", width: 0, points: {show: false}, spanGaps: true};
-      series.push({...hidden, label: `${line.label}, upper bound`, class: "bound"}, {...hidden, label: `${line.label}, lower bound`, class: "bound"});
+      const hidden = {show: true, stroke: "transparent", width: 0, points: {show: false}, spanGaps: true, class: "bound"};
+      series.push({...hidden, label: `${line.label}, upper bound`}, {...hidden, label: `${line.label}, lower bound`});
       bands.push({series: [series.length - 2, series.length - 1], fill: `${stroke}33`});
     }
     columns.push(column(line.values));
-    series.push({label: line.label, stroke, width: 2, spanGaps: true, points: {show: line.steps.length < 40, size: 5},
-      value: (_, value) => value === null ? "-" : Number(value.toPrecision(4)).toString()});
-  });
-  const axis = {stroke: colour("--ink"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line")}};
-  const options = {
-    width: 480, height: 220, series, bands,
-    scales: {x: {time: false}, y: range ? {range} : {}},
-    axes: [{...axis, values: (_, ticks) => ticks.map(short)}, {...axis, size: 56}],
-    legend: {live: true}, cursor: {points: {size: 6}},
-  };
-  const plot = new uPlot(options, columns, box);
-  const fit = () => plot.setSize({width: Math.max(240, box.clientWidth - 4), height: 220});
-  new ResizeObserver(fit).observe(box);
-  return box;
+    const look = line.thin ? {stroke: `${stroke}88`, width: 1, points: {show: false}, class: "bound"} : {stroke, width: 2, points: {show: line.steps.length < 40, size: 5}};
+    series.push({label: line.label, spanGaps: true, value: (_, value) => value === null ? "-" : Number(value.toPrecision(4)).toString(), ...look});
+  }
+  return {columns, series, bands};
+}
+
+function axisNumber(value) {
+  return Math.abs(value) >= 1000 ? short(value) : String(Number(value.toPrecision(6)));
 }
 
 /** The curves of metrics that end in one name, one line per role: entropy of pursuer and evader. */

@@ -2,11 +2,12 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element: h("p", {class: "note"}, "text", child). */
+/** An element: h("p", {class: "note"}, "text", child). `key` tells `update` which of several equal elements it is. */
 export function h(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    if (name === "key") made.key = value;
+    else if (name.startsWith("on")) listen(made, name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
   }
   made.append(...children.filter((child) => child !== null && child !== undefined).map((child) =>
@@ -14,10 +15,17 @@ export function h(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** A table from a row of headings and rows of cells; cells are texts or nodes. */
+/** One listener per type, so that `update` can give an element another one. */
+function listen(node, type, listener) {
+  node.listeners ??= {};
+  if (!(type in node.listeners)) node.addEventListener(type, (event) => node.listeners[type]?.(event));
+  node.listeners[type] = listener;
+}
+
+/** A table from a row of headings and rows: lists of cells, which are texts or nodes, or whole rows. */
 export function table(headings, rows, label) {
   const head = h("tr", {}, ...headings.map((text) => h("th", {scope: "col"}, text)));
-  const body = rows.map((row) => h("tr", {}, ...row.map((cell) => h("td", {}, cell))));
+  const body = rows.map((row) => row instanceof Node ? row : h("tr", {}, ...row.map((cell) => h("td", {}, cell))));
   return h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label},
     h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)));
 }
@@ -85,7 +93,45 @@ export async function load(path) {
   return response.json();
 }
 
-/** Replace the children of a node only where the new ones differ: scroll position and focus stay. */
+/** Replace the children of a node. */
 export function show(parent, ...children) {
   parent.replaceChildren(...children.filter((child) => child));
+}
+
+/**
+ * Make the children of a node equal to these, and replace none that stays: a half-done click, the focus, the scroll position
+ * and open details survive. Only for parts of a page that are functions of data: no other code may hold the new nodes.
+ */
+export function update(parent, ...children) {
+  const stock = new Map(), name = (node) => `${node.nodeName} ${node.key ?? ""}`;
+  for (const old of parent.childNodes) stock.set(name(old), [...stock.get(name(old)) ?? [], old]);
+  const wanted = children.filter((child) => child).map((fresh) => {
+    const old = stock.get(name(fresh))?.shift();
+    if (old) patch(old, fresh);
+    return old ?? fresh;
+  });
+  for (const rest of stock.values()) for (const old of rest) old.remove();
+  let place = parent.firstChild;
+  for (const node of wanted) {
+    if (node === place) place = place.nextSibling;
+    else parent.insertBefore(node, place);
+  }
+}
+
+function patch(old, fresh) {
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return;
+  }
+  if (old.renew) { old.renew(fresh); return; }  // it draws itself: a chart
+  for (const {name} of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);  // the user opens details
+  for (const {name, value} of fresh.attributes) {
+    if (old.getAttribute(name) === value) continue;
+    if (name === "style") old.style.cssText = value;  // the content security policy forbids the attribute
+    else old.setAttribute(name, value);
+  }
+  if (fresh.type === "checkbox" && old.checked !== fresh.checked) old.checked = fresh.checked;
+  for (const type of Object.keys(old.listeners ?? {})) if (!fresh.listeners?.[type]) old.listeners[type] = null;
+  for (const [type, listener] of Object.entries(fresh.listeners ?? {})) listen(old, type, listener);
+  update(old, ...fresh.childNodes);
 }

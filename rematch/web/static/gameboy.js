@@ -1,6 +1,6 @@
 // The page of gameboy: world map with games, savestates and frontier; milestones; play from any of them.
 
-import {h, load, short, show} from "/static/elements.js";
+import {h, load, short, show, update} from "/static/elements.js";
 import {worldMap} from "/static/gameboy_map.js";
 import {milestoneSection} from "/static/gameboy_milestones.js";
 import {console_} from "/static/gameboy_play.js";
@@ -39,20 +39,18 @@ export async function page(main, {run}) {
     facts.textContent = data.step === null ? "" : `${data.games.length} games, ${data.savestates.length} savestates, ${data.maps.reduce((sum, one) => sum + one.tiles.length, 0)} places on ${data.maps.length} maps, at ${short(data.step)} steps`;
     const names = new Map(data.maps.map((one) => [one.map, one.name]));
     const where = (place) => place ? `${names.get(place[0]) ?? `map ${place[0]}`} ${place[2]}, ${place[1]}` : "place not known";
-    const button = (attributes, group, text, note, what) => h("button", {type: "button", "aria-pressed": "false", ...attributes, onclick: () => choose(what)},
+    const button = (attributes, group, text, note, what) => h("button", {type: "button", ...attributes, onclick: () => choose(what)},
       h("span", {class: `dot ${group}`, "aria-hidden": "true"}), h("b", {}, text), ` ${note}`);
-    const games = data.games.map((one) => h("li", {}, button({"data-game": one.game, disabled: !one.replayable}, one.group, `Game ${one.game}`,
+    const games = data.games.map((one) => h("li", {key: one.game}, button({"data-game": one.game, disabled: !one.replayable}, one.group, `Game ${one.game}`,
       `${where(one.path.at(-1))} · ${one.group}${one.actions === null ? " · began before the run" : ` · ${one.actions} actions`}`, {game: one.game})));
-    const states = [...data.savestates].reverse().map((one) => h("li", {}, button({"data-savestate": one.id}, one.group, one.milestone,
+    const states = [...data.savestates].reverse().map((one) => h("li", {key: one.id}, button({"data-savestate": one.id}, one.group, one.milestone,
       `${where(one.place)} · step ${short(one.step)} · ${one.reached === 1 ? "1 milestone" : `${one.reached} milestones`} · ${one.successes} of ${one.visits} episodes went on`, {savestate: one.id})));
     const start = h("li", {}, button({"data-start": "1"}, "early", "Power-on", "the initial state of the game", {start: true}));
-    const open = new Map([...lists.querySelectorAll("ol")].map((node) => [node.id, node.scrollTop]));
     const list = (id, children) => h("ol", {class: "games", id, tabindex: "0", "aria-label": id === "gb-games" ? "games" : "savestates"}, ...children);
-    show(lists, h("section", {}, h("h2", {}, "Games"), games.length ? list("gb-games", games) : h("p", {class: "note"}, "No game is recorded yet.")),
+    update(lists, h("section", {}, h("h2", {}, "Games"), games.length ? list("gb-games", games) : h("p", {class: "note"}, "No game is recorded yet.")),
       h("section", {}, h("h2", {}, "Savestates"), list("gb-savestates", [start, ...states])));
-    for (const [id, top] of open) { const node = document.getElementById(id); if (node) node.scrollTop = top; }
     mark();
-    show(milestones, milestoneSection(data.milestones, data.lines));
+    update(milestones, milestoneSection(data.milestones, data.lines));
     map.update(data);
   }
 

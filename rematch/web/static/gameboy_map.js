@@ -116,7 +116,9 @@ export function worldMap(choose) {
     const box = board.canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
     return marks.filter((mark) => Math.hypot(mark.x - x, mark.y - y) <= mark.reach).sort((a, b) => Math.hypot(a.x - x, a.y - y) - Math.hypot(b.x - x, b.y - y))[0]?.what ?? null;
   };
-  board.canvas.addEventListener("click", (event) => { const what = hit(event); if (what) choose(what); });
+  let pressed = null;  // what the pointer went down on: dots walk
+  board.canvas.addEventListener("pointerdown", (event) => { pressed = hit(event); });
+  board.canvas.addEventListener("click", (event) => { const what = pressed ?? hit(event); pressed = null; if (what) choose(what); });
   board.canvas.addEventListener("pointermove", (event) => { board.canvas.style.cursor = hit(event) ? "pointer" : "default"; });
   return {
     node: board.canvas,

@@ -1,7 +1,7 @@
 // A game that a person plays: the emulator runs beside the server; keys go there, the screen comes back.
 
 import {h} from "/static/elements.js";
-import {post} from "/static/replay_lists.js";
+import {post} from "/static/jobs.js";
 
 const WIDTH = 160, HEIGHT = 144;
 const SHADES = [[22, 44, 40], [64, 104, 74], [142, 178, 104], [224, 240, 192]];

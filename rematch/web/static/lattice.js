@@ -2,7 +2,8 @@
 
 import {h, load, number, show} from "/static/elements.js";
 import {robot, disc, stroke} from "/static/pursuit.js";
-import {newGame, playerTable, runJob, saveLink, storedGames} from "/static/replay_lists.js";
+import {runJob} from "/static/jobs.js";
+import {newGame, playerTable, saveLink, storedGames} from "/static/replay_lists.js";
 import {colour, graph, replayPlayer, stage} from "/static/replay_player.js";
 
 const TABLES = [
@@ -21,7 +22,7 @@ export async function page(main, {run}) {
   const stored = storedGames(data.roles, (id) => load(`${base}/replays/${id}`).then(open, fail));
   const outcomes = data.roles.map((role) => `${role} loses`).concat("shortest", "longest");
   const form = newGame(data.roles, data.players, outcomes, async (body, status) => {
-    const scene = await runJob("lattice", `${base}/match`, body, status);
+    const scene = await runJob(`${base}/match`, body, status);
     if (scene) { stored.clear(); open(scene); }
   });
   const exact = exactSection(base, data, (scene) => { stored.clear(); open(scene); theatre.scrollIntoView({block: "nearest"}); });
@@ -40,7 +41,7 @@ function exactSection(base, data, open) {
   button.addEventListener("click", async () => {
     button.disabled = true;
     try {
-      const tables = await runJob("lattice", `${base}/exact`, {}, status);
+      const tables = await runJob(`${base}/exact`, {}, status);
       if (tables) show(result, ...heatMaps(base, data, tables, open));
     } catch (error) {
       show(status, h("span", {class: "problem"}, error.message));
@@ -65,7 +66,7 @@ function heatMaps(base, data, exact, open) {
   play.addEventListener("click", async () => {
     play.disabled = true;
     try {
-      const scene = await runJob("lattice", `${base}/game`, {cells: [start, evader], players: selects.map((select) => select.value), seed: seed++}, status);
+      const scene = await runJob(`${base}/game`, {cells: [start, evader], players: selects.map((select) => select.value), seed: seed++}, status);
       if (scene) open(scene);
     } catch (error) {
       show(status, h("span", {class: "problem"}, error.message));
@@ -147,7 +148,7 @@ function stateList(scene, step) {
   const rows = scene.players.map((player, seat) => {
     const cell = scene.cells[step][seat], actions = scene.actions[seat], probs = scene.probs[seat]?.[step];
     const odds = probs && probs[0] !== null ? ` (${actions.names.map((name, k) => `${name} ${Math.round(100 * probs[k])} %`).join(", ")})` : "";
-    return [player.role, `cell (${cell % scene.n}, ${Math.floor(cell / scene.n)}), moves ${actions.names[actions.rows[step]]}${odds}`];
+    return [player.role, `cell (${cell % scene.n}, ${Math.floor(cell / scene.n)}), goes ${actions.names[actions.rows[step]]}${odds}`];
   });
   rows.push(["moves left", String(scene.moves_left[step])]);
   return rows.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]);

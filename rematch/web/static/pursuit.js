@@ -1,7 +1,8 @@
 // The page of pursuit: a game from above on a canvas, with trails, sight line, LiDAR, actions and values.
 
 import {h, load, show} from "/static/elements.js";
-import {newGame, playerTable, runJob, saveLink, storedGames} from "/static/replay_lists.js";
+import {runJob} from "/static/jobs.js";
+import {newGame, playerTable, saveLink, storedGames} from "/static/replay_lists.js";
 import {colour, graph, replayPlayer, stage} from "/static/replay_player.js";
 
 const TRAIL = 200;  // past steps that are drawn
@@ -27,7 +28,7 @@ export async function page(main, {run}) {
   });
   const outcomes = data.roles.map((role) => `${role} loses`).concat("shortest", "longest");
   const form = newGame(data.roles, data.players, outcomes, async (body, status) => {
-    const scene = await runJob("pursuit", `${base}/match`, body, status);
+    const scene = await runJob(`${base}/match`, body, status);
     if (scene) { stored.clear(); open(scene); }
   });
   show(main, h("h1", {}, `${data.name}: replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, form)));

@@ -1,27 +1,6 @@
 // The lists beside a replay: stored games of a run, and a form for a new game, which is played in a job.
 
-import {h, load, short, show} from "/static/elements.js";
-
-export async function post(path, body) {
-  const response = await fetch(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body)});
-  if (!response.ok) throw new Error(await response.text() || `the server answered ${response.status}`);
-  return response.json();
-}
-
-/** Start a job and wait for its result; `status` shows its progress and a button that cancels it. */
-export async function runJob(world, path, body, status) {
-  let job = await post(path, body);
-  const cancel = h("button", {type: "button", onclick: () => post(`/api/worlds/${world}/jobs/${job.job}/cancel`, {}).catch(() => {})}, "Cancel");
-  const text = h("span", {});
-  show(status, text, " ", cancel);
-  while (job.state === "running") {
-    text.textContent = `${job.text || "working"} (${Math.round(job.seconds ?? 0)} s)`;
-    await new Promise((done) => setTimeout(done, 250));
-    job = await load(`/api/worlds/${world}/jobs/${job.job}`);
-  }
-  show(status, h("span", {class: job.state === "failed" ? "problem" : "note"}, job.text));
-  return job.state === "done" ? job.result : null;
-}
+import {h, short, show, update} from "/static/elements.js";
 
 /** The stored games as a list of buttons; `filter` chooses by outcome. Returns {node, update(entries)}. */
 export function storedGames(roles, choose) {
@@ -33,11 +12,11 @@ export function storedGames(roles, choose) {
   const fill = () => {
     const seat = filter.value;
     const shown = entries.filter((entry) => seat === "" || (entry.outcome && entry.outcome[Number(seat)] < 0.25)).reverse();
-    show(list, ...shown.map((entry) => h("li", {}, entry.problem
+    update(list, ...shown.map((entry) => h("li", {key: entry.id}, entry.problem
       ? h("span", {class: "problem"}, `${entry.id}: ${entry.problem}`)
       : h("button", {type: "button", "data-replay": entry.id, "aria-pressed": String(entry.id === chosen), onclick: () => pick(entry.id)},
         h("b", {}, `${short(entry.step)} steps trained`), ` ${entry.caption}`))));
-    if (!shown.length) show(list, h("li", {class: "note"}, entries.length ? "No stored game ended so; play one below." : "No game is stored yet: a run stores one at every evaluation."));
+    if (!shown.length) update(list, h("li", {class: "note"}, entries.length ? "No stored game ended so; play one below." : "No game is stored yet: a run stores one at every evaluation."));
   };
   const pick = (id) => { chosen = id; fill(); choose(id); };
   return {

@@ -1,42 +1,50 @@
-// One run: verdict, win rates, balance, scoreboard, alarms, curriculum, learning curves, settings, log, film.
+// One run: verdict, win rates, balance, scoreboard, league, alarms, curriculum, learning curves, settings, log, film.
 
 import {chart, metricCharts} from "/static/charts.js";
-import {ago, h, interval, load, number, progress, short, show, table} from "/static/elements.js";
+import {ago, h, interval, load, number, progress, short, table, update} from "/static/elements.js";
+import {leagueSection, payoffSection} from "/static/league.js";
 
-const FIRST = ["entropy", "kl", "value_loss", "policy_loss", "explained_variance", "td_error", "grad_norm", "learner_steps_per_second"];
+const FIRST = ["entropy", "kl", "value_loss", "explained_variance", "loss", "td_error"];  // at most FIRST_CURVES of them
+const FIRST_CURVES = 4;
+const REWARD = /^(r_|return_)/;  // reward terms: of a rollout, of recent episodes
+const FILMS = {"match.gif": "one game between the trained players", "episode.gif": "the newest filmed episode"};
 
-export async function runPage(main, id, pages) {
+export async function runPage(view, id, pages) {
   const [run, curves, log] = await Promise.all([
     load(`/api/runs/${id}`), load(`/api/runs/${id}/curves`), load(`/api/runs/${id}/log`)]);
-  const open = new Set([...main.querySelectorAll("details[open]")].map((node) => node.id));
-  const parts = [
+  const redraw = () => runPage(view, id, pages);
+  const films = Object.entries(run.films).filter(([name]) => name in FILMS);
+  const open = view.querySelector("#more-curves")?.open ?? false;
+  const before = view.querySelector(".log"), atEnd = !before || before.scrollTop + before.clientHeight > before.scrollHeight - 8;
+  update(view,
     h("h1", {}, run.name),
     h("p", {class: "facts"}, h("span", {class: `state ${run.state}`}, run.state), " ", run.world,
       run.seed === null ? "" : `, seed ${run.seed}`, ", ", progress(run.step, run.total_steps), ", written ", ago(run.age)),
     h("p", {class: "verdict"}, run.verdict),
-    ...pages.filter((page) => page.world === run.world).map((page) => h("p", {class: "links"}, h("a", {href: `#/run/${id}/${page.world}`}, page.title))),
-    run.state === "running" || run.state === "finished" ? null : h("p", {}, "Continue with: ", h("code", {}, run.command)),
+    ...pages.filter((page) => page.world === run.world).map((page) => h("p", {class: "links", key: "links"}, h("a", {href: `#/run/${id}/${page.world}`}, page.title))),
+    run.command ? h("p", {key: "command"}, "Continue with: ", h("code", {}, run.command)) : null,
     ...run.lineage.map((text) => h("p", {}, "Lineage: ", text)),
-    ...run.problems.map((text) => h("p", {class: "problem"}, text)),
-    ...causes(run), ...alarms(run), ...strength(run), ...curriculum(run),
-    h("h2", {}, "Learning"), ...learning(curves, open),
-    ...(run.films.includes("match.gif") ? [h("h2", {}, "Newest film"), h("img", {src: `/api/runs/${id}/film/match.gif`, alt: "one game between the trained players", class: "film"})] : []),
-    h("h2", {}, "Settings that differ from the defaults"),
-    table(["setting", "value", "default"], run.changed.map((row) => [h("code", {}, row.key), String(row.value), String(row.default)]), "changed settings"),
-    h("h2", {}, "End of the log"), h("pre", {class: "log", tabindex: "0", "aria-label": "log"}, (log.lines ?? []).slice(-80).join("\n")),
-  ];
-  show(main, ...parts);
+    ...run.problems.map((text) => h("p", {class: "problem", key: "problem"}, text)),
+    ...causes(run), ...alarms(run), ...strength(run), ...leagueSection(run), ...payoffSection(run, redraw), ...curriculum(run),
+    h("h2", {key: "learning"}, "Learning"), ...learning(curves, open),
+    ...(films.length ? [h("h2", {key: "film"}, "Newest film"), h("div", {key: "films", class: "films"}, ...films.map(([name, version]) => h("img", {key: name, src: `/api/runs/${id}/film/${name}?version=${version}`, alt: FILMS[name], class: "film"})))] : []),
+    h("h2", {key: "settings"}, "Settings that differ from the defaults"),
+    h("div", {class: "short", key: "changed"}, table(["setting", "value", "default"], run.changed.map((row) => [h("code", {}, row.key), String(row.value), String(row.default)]), "changed settings")),
+    h("h2", {key: "log"}, "End of the log"), h("pre", {class: "log", tabindex: "0", "aria-label": "log"}, (log.lines ?? []).slice(-80).join("\n")),
+  );
   document.title = `${run.name} · Rematch`;
+  const pane = view.querySelector(".log");
+  if (atEnd) requestAnimationFrame(() => { pane.scrollTop = pane.scrollHeight; });  // the newest lines, once they are on the page
 }
 
 function causes(run) {
   if (!run.causes?.length) return [];
-  return [h("h2", {}, "Likely causes of the verdict"), h("ul", {}, ...run.causes.map((cause) => h("li", {}, cause)))];
+  return [h("h2", {key: "Likely causes of the verdict"}, "Likely causes of the verdict"), h("ul", {}, ...run.causes.map((cause) => h("li", {}, cause)))];
 }
 
 function alarms(run) {
   if (!run.alarms.length) return [];
-  return [h("h2", {}, "Alarms"), ...run.alarms.map((alarm) => h("div", {class: "alarm", role: "note"},
+  return [h("h2", {key: "Alarms"}, "Alarms"), ...run.alarms.map((alarm) => h("div", {class: "alarm", role: "note"},
     h("p", {}, alarm.text ?? alarm.name ?? "alarm"),
     h("ul", {}, ...(alarm.causes ?? []).map((cause) => h("li", {}, cause)))))];
 }
@@ -62,7 +70,7 @@ function strength(run) {
     const column = (key) => with_.map((row) => row.returns[role][key]);
     return {label: role, steps: with_.map((row) => row.step), values: column("mean"), low: column("low"), high: column("high")};
   })));
-  out.push(h("h2", {}, "Strength"), h("div", {class: "charts"}, ...charts.filter((node) => node)));
+  out.push(h("h2", {key: "Strength"}, "Strength"), h("div", {class: "charts"}, ...charts.filter((node) => node)));
   if (run.table.length) {
     out.push(table(["role", "opponent", "games", "score", "best scripted player", "its score"], run.table.map((row) => [
       row.role ?? "-", row.rival ?? row.opponent ?? "-", short(row.games), interval(row, "score"), row.best_bot ?? "-", number(row.best_bot_score)]), "newest scoreboard"));
@@ -75,20 +83,31 @@ function curriculum(run) {
   const levels = run.curriculum.levels ?? [];
   if (!levels.length) return [];
   const line = {label: "level", steps: levels.map((row) => row.step), values: levels.map((row) => row.level)};
-  const moves = (run.curriculum.promotions ?? []).map((row) => [short(row.step), `${row.before} to ${row.level}`, row.name ?? "-", JSON.stringify(row.evidence ?? "-")]);
-  return [h("h2", {}, "Curriculum"), chart("Level at every evaluation", [line]),
+  const moves = (run.curriculum.promotions ?? []).map((row) => [short(row.step), `${row.before} to ${row.level}`, row.name ?? "-", evidence(row.evidence)]);
+  return [h("h2", {key: "Curriculum"}, "Curriculum"), chart("Level at every evaluation", [line]),
     moves.length ? table(["step", "level", "name", "evidence"], moves, "changes of level") : null];
+}
+
+/** {rate: 0.81, games: 200} -> "rate 0.810, games 200". */
+function evidence(value) {
+  if (value === null || value === undefined) return "not recorded";
+  if (typeof value !== "object") return String(value);
+  return Object.entries(value).map(([key, one]) => `${key} ${typeof one === "number" && !Number.isInteger(one) ? number(one) : one}`).join(", ");
 }
 
 function learning(curves, open) {
   const groups = metricCharts(curves);
-  if (!groups.size) return [h("p", {class: "note"}, curves.problem || "Nothing is logged yet.")];
-  const names = [...groups.keys()], first = FIRST.filter((name) => groups.has(name)).slice(0, 4);
-  const rest = names.filter((name) => !first.includes(name)).sort();
-  const draw = (name) => chart(name, groups.get(name));
-  const more = h("details", {id: "more-curves", open: open.has("more-curves")}, h("summary", {}, `${rest.length} more curves`));
-  const fill = () => { if (more.open && more.children.length === 1) more.append(h("div", {class: "charts"}, ...rest.map(draw).filter((node) => node))); };
-  more.addEventListener("toggle", fill);
-  fill();
-  return [h("div", {class: "charts"}, ...first.map(draw).filter((node) => node)), more];
+  if (!groups.size) return [h("p", {class: "note", key: "no curves"}, curves.problem || "Nothing is logged yet.")];
+  const names = [...groups.keys()], first = FIRST.filter((name) => groups.has(name)).slice(0, FIRST_CURVES);
+  const terms = names.filter((name) => REWARD.test(name)).sort();
+  const rest = names.filter((name) => !first.includes(name) && !terms.includes(name)).sort();
+  const draw = (name) => chart(name.replaceAll("_", " "), groups.get(name));
+  const speed = Object.entries(curves.speed.series).map(([name, values]) => chart(name.replaceAll("_", " "), [{label: "speed", steps: curves.speed.step, values}]));
+  const together = (prefix, title) => chart(title, terms.filter((name) => name.startsWith(prefix)).flatMap((name) =>
+    groups.get(name).map((line) => ({...line, label: name.slice(prefix.length).replaceAll("_", " ") + (groups.get(name).length > 1 ? ` (${line.label})` : "")}))));
+  const shown = [...first.map(draw), together("r_", "Reward terms: mean reward of a step"), together("return_", "Reward terms: return of recent episodes"), ...speed];
+  const charts = () => h("div", {class: "charts"}, ...rest.map(draw).filter((node) => node));
+  const fill = ({currentTarget: more}) => { if (more.open && more.children.length === 1) more.append(charts()); };
+  return [h("div", {class: "charts", key: "curves"}, ...shown.filter((node) => node)),
+    h("details", {id: "more-curves", ontoggle: fill}, h("summary", {}, `${rest.length} more curves`), open ? charts() : null)];
 }

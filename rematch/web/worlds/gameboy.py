@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from rematch.curriculum import archive_files
 from rematch.evaluation.text import clean
+from rematch.reporting.html.stored_map import StoredGame, StoredMap, StoredState, read_map, read_savestates
 from rematch.reporting.untrusted_folder import Unreadable
 from rematch.training.components.world_map import FILE
 from rematch.web.answers import Refused
@@ -19,7 +20,7 @@ from rematch.web.replay_routes import require_world
 from rematch.web.run_data import RunData
 from rematch.web.world_page import Get, Post, WorldPage
 from rematch.web.worlds import gameboy_map
-from rematch.web.worlds.gameboy_map import Json, StoredGame, StoredMap, StoredState
+from rematch.web.worlds.gameboy_map import Json
 from rematch.web.worlds.gameboy_play import MOST_AT_ONCE, MOST_REPLAYED, Console, Session, Sessions
 from rematch.worlds.gameboy.cartridge.constants import ACTIONS
 
@@ -41,7 +42,7 @@ def overview(data: RunData, request: Request) -> Json:
     require_world(WORLD, data, run)
     folder = data.folder(run)
     index = folder / archive_files.FOLDER / archive_files.INDEX
-    stored = data.cached_file(index, partial(gameboy_map.read_savestates, folder))
+    stored = data.cached_file(index, partial(read_savestates, folder))
     out = {
         "run": run, "name": data.name(run), "actions": list(ACTIONS), "problem": "", "step": None,
         "maps": [], "games": [], "frontier": [], "most_at_once": MOST_AT_ONCE,
@@ -50,7 +51,7 @@ def overview(data: RunData, request: Request) -> Json:
         "lines": [clean(line)[:300] for line in archive_files.summary_lines(folder)],
     }  # fmt: skip
     try:
-        found: StoredMap = data.cached_file(folder / FILE, partial(gameboy_map.read_map, folder))
+        found: StoredMap = data.cached_file(folder / FILE, partial(read_map, folder))
     except Unreadable as error:
         return out | {"problem": str(error)}
     for entry in out["savestates"]:
@@ -99,7 +100,7 @@ def stored_state(folder: Path, sha256: object) -> StoredState | None:
     """The savestate of this digest; None is power-on."""
     if sha256 is None:
         return None
-    for stored in gameboy_map.read_savestates(folder):
+    for stored in read_savestates(folder):
         if stored.sha256 == sha256:
             return stored
     raise Refused("there is no such savestate (any more)")
@@ -108,7 +109,7 @@ def stored_state(folder: Path, sha256: object) -> StoredState | None:
 def training_game(folder: Path, number: Any) -> StoredGame:
     """A game of the newest map whose inputs are known."""
     try:
-        games = gameboy_map.read_map(folder).games
+        games = read_map(folder).games
     except Unreadable as error:
         raise Refused(str(error)) from None
     if type(number) is not int or not 0 <= number < len(games):
@@ -117,6 +118,8 @@ def training_game(folder: Path, number: Any) -> StoredGame:
     if game.inputs is None:
         raise Refused("this game began before the run's first step: its screen is known from its next "
                       "episode on")
+    if any(number >= len(ACTIONS) for number in game.inputs):
+        raise Refused("the map names inputs that this game has not")
     if len(game.inputs) > MOST_REPLAYED:
         raise Refused(f"this game has {len(game.inputs)} actions; at most {MOST_REPLAYED} are replayed")
     return game

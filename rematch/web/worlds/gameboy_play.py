@@ -22,11 +22,12 @@ from typing import Any
 
 from rematch.core.errors import ConfigError
 from rematch.evaluation.text import clean
+from rematch.reporting.html.stored_map import StoredState
 from rematch.reporting.untrusted_folder import Unreadable
 from rematch.storage.run_folder import Run
 from rematch.training.recipes import stored_config
 from rematch.web.answers import Refused
-from rematch.web.worlds.gameboy_map import Json, StoredState, state_bytes
+from rematch.web.worlds.gameboy_map import Json, state_bytes
 from rematch.worlds.gameboy import titles
 from rematch.worlds.gameboy.cartridge.constants import ACTIONS
 from rematch.worlds.gameboy.emulator import emulator_pool, pyboy_emulator

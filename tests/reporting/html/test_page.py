@@ -246,13 +246,37 @@ def test_page_shows_film_timeline_and_savestates(tmp_path: Path) -> None:
     (run / "savestates" / "index.json").write_text(json.dumps(rows))
     text = page(run)
     read = Reader(text)
-    assert "films/rollout_4096.gif" in read.words and "one of 2 films" in read.words
+    links = [dict(attributes)["href"] for tag, attributes in read.used if tag == "a"]
+    assert "films/rollout_4096.gif" in read.words and links == ["films/rollout_900.gif"]
+    assert report.FILM_NAMES not in report.pictures(run, linked=False)  # a page elsewhere has no links
     assert "Timeline of the milestones" in read.words and "Map of the savestates" in read.words
     assert "DAWN_763.state" in read.words and "<script" not in text and {tag for tag, _ in read.used} <= TAGS
     (run / "films" / "rollout_5000.gif").symlink_to(tmp_path / "elsewhere")
     (run / "savestates" / "index.json").write_text('[{"file": 3}]')
     damaged = Reader(page(run)).words
     assert "Map of the savestates" not in damaged and "Newest film" in damaged and "cannot be read" in damaged
+
+
+def test_page_draws_the_world_map(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    assert "World map" not in Reader(page(run)).words
+    start, digest = "a" * 64, "b" * 64
+    game = {"group": "late", "start": start, "inputs": None, "path": [[1, 4, 5], [1, 4, 6]]}
+    stored = {"step": 4096, "games": [game], "savestates": [{"sha256": digest, "place": [1, 3, 3]}],
+              "maps": [{"map": 1, "name": EVIL, "tiles": [[3, 3, 9], [3, 4, 1], [4, 4, 400]]}],
+              "frontier": [[1, 3, 3], [1, 3, 4], [1, 9, 9]]}
+    (run / "world_map.json").write_text(json.dumps(stored))
+    text = page(run)
+    read = Reader(text)
+    assert "3 visited places on 1 maps, 1 games and 1 savestates at 4.10 K steps" in read.words
+    classes = [attributes.get("class") for tag, attributes in read.used if tag in ("path", "circle")]
+    assert {"flag plain", "game late", "trail", "t0", "t1", "t4"} - set(classes) <= {"t0", "t1"}
+    assert "<script" not in text and {tag for tag, _ in read.used} <= TAGS
+    json.dumps(facts(run), allow_nan=False)
+    for damaged in ("{", json.dumps(stored | {"maps": 3}), json.dumps(stored | {"frontier": [[1, 2]]})):
+        (run / "world_map.json").write_text(damaged)
+        words = Reader(page(run)).words
+        assert "world_map.json is damaged" in words and "Settings" in words
 
 
 def test_quick_report_plays_no_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

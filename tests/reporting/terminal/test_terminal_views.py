@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from support.terminal import Terminal
-from support.tiny_run import flags
+from support.tiny_run import SMALL, flags
+
+import rematch
 
 Open = Callable[..., Terminal]
 SIZES = [(80, 24), (120, 40)]
@@ -136,3 +138,34 @@ def test_interrupted_command_leaves_no_bar(terminal: Open) -> None:
     view.type("\x03")
     assert view.end() == 130
     assert "rematch: interrupted" in view.text and "━" not in view.text
+
+
+LONG_COMMANDS = {
+    "eval": "eval RUN --games 20000",
+    "tournament": "tournament pursuit RUN random lead_pursuit --games 20000",
+    "report": "report RUN --games 20000",
+    "exploit": "exploit RUN --budget 200000 --seeds 1 --games 100",
+    "film": "film RUN --out x.gif --choose longest --games 2000",
+    "bench": "bench pursuit --seconds 1",
+    "solve": "solve lattice --n 11",
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "one"
+    rematch.train("quick", SMALL | {"past_policies.count": 3, "evaluation.every": 1}, folder=folder)
+    return folder
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+@pytest.mark.parametrize("name", LONG_COMMANDS)
+def test_long_command_shows_the_time_left_and_answers_ctrl_c(
+    name: str, columns: int, lines: int, terminal: Open, trained: Path
+) -> None:
+    words = [str(trained) if word == "RUN" else word for word in LONG_COMMANDS[name].split()]
+    view = terminal(["-m", "rematch.cli", *words], columns, lines)
+    text = view.wait(lambda text: " left" in text and " %" in text)
+    assert max(map(len, text.split("\n"))) <= columns
+    view.type("\x03")
+    assert view.end() == 130 and "━" not in view.text

@@ -77,7 +77,7 @@ class MatchActor:
         for key, here in zip(stored_texts(tree, "keys"), player_keys(setup.shared_role, names)):
             self.players[key] = setup.players[here]
 
-    def play(self, shared: bytes, message: bytes) -> bytes:
+    def play(self, shared: None, message: bytes) -> bytes:
         try:
             tree = decode(message)
             key = MatchKey(*(stored_int(tree, name) for name in ("games", "index", "turn")))
@@ -150,7 +150,7 @@ def played_part(actors: RayPlayers, part: int, message: bytes) -> Played:
     """The games of one shard; another actor plays them again if the first is lost."""
     for _ in range(ATTEMPTS):
         with contextlib.suppress(PlayerLost):
-            reply = decode(actors.play(part, b"", message, lambda: None), "the reply of a shard")
+            reply = decode(actors.play(part, None, message, lambda: None), "the reply of a shard")
             if ERROR in reply:
                 raise ConfigError(str(reply[ERROR]))
             return Played(**reply)

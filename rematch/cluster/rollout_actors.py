@@ -40,7 +40,7 @@ class RolloutActor:
         except (ConfigError, ImportError, OSError, MemoryError) as error:
             return encode({ERROR: str(error), "node": os.uname().nodename})
 
-    def play(self, shared: bytes, message: bytes) -> bytes:
+    def play(self, shared: bytes | None, message: bytes) -> bytes:
         with self.lock:  # a rollout that was given up may still be played
             assert self.worker is not None, "build comes first"
             return self.worker.play(shared, message)

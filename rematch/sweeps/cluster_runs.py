@@ -54,7 +54,10 @@ class RemoteRun:
         name = os.path.relpath(task.folder, self.top)
         words = ["resume", f"{{TOP}}/{name}"] if task.started else [
             word.replace(str(self.top), "{TOP}") for word in task.command]
-        beside = {"files": folder_copy.whole_files(self.top, ["settings.yaml"]), "removed": []}
+        named = [Path(word.partition("=")[2] or word) for word in task.command]
+        files = [str(path.relative_to(self.top)) for path in named
+                 if path.is_relative_to(self.top) and path.is_file()]
+        beside = {"files": folder_copy.whole_files(self.top, files), "removed": []}
         order = {"machine": describe(), "folder": name, "beside": beside,
                  "command": [*words, *user_code.child_flags()],
                  "run": folder_copy.whole(task.folder), "threads": max(1, int(self.options["num_cpus"]))}
@@ -133,13 +136,14 @@ class ClusterChildren(Children):
     """Runs of a sweep as actors; Ray places them where processors, memory and GPUs are free."""
 
     def __init__(
-        self, cluster: Cluster, config: Config, tasks: Sequence[Task], jobs: int, need: int,
+        self, cluster: Cluster, configs: Sequence[Config], tasks: Sequence[Task], jobs: int, need: int,
         log: Callable[[str], None],
     ) -> None:  # fmt: skip
         super().__init__(tasks, jobs, need, log)
         self.cluster = cluster
-        self.options = {"num_cpus": config.threads, "memory": need, "max_concurrency": 4,
-                        "num_gpus": int(_on_gpu(config)), "scheduling_strategy": "SPREAD"}
+        self.options = {"num_cpus": max(config.threads for config in configs), "memory": need,
+                        "max_concurrency": 4, "num_gpus": int(any(map(_on_gpu, configs))),
+                        "scheduling_strategy": "SPREAD"}
 
     def fits(self) -> bool:
         return True
@@ -165,7 +169,7 @@ def _on_gpu(config: Config) -> bool:
 
 
 def choose_jobs(
-    cluster: Cluster, configs: Sequence[Config], seeds: Sequence[int], jobs_flag: int | None
+    cluster: Cluster, configs: Sequence[Config], runs: int, jobs_flag: int | None
 ) -> tuple[int, int, str]:
     """Runs at a time, bytes of memory of each, and a line about both; refuses runs that fit on no node."""
     need = max(memory_estimate.process_bytes(config) for config in configs)
@@ -177,5 +181,5 @@ def choose_jobs(
     if not fitting:
         raise ConfigError(f"{size}: no node of the cluster at {cluster.name} has that")
     places = sum(min(int(node["CPU"]) // threads, int(node["memory"]) // need) for node in fitting)
-    jobs = min(len(configs) * len(seeds), places if jobs_flag is None else jobs_flag)
+    jobs = min(runs, places if jobs_flag is None else jobs_flag)
     return jobs, need, f"{jobs} at a time on {len(nodes)} nodes; {size}"

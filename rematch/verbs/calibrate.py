@@ -87,6 +87,7 @@ class CalibrationOptions:
     rounds: int | None = None  # values inside the range, at most; 8
     jobs: int | None = None  # runs at a time; as many as cores and memory allow
     minutes: float | None = None  # stop after this time; no limit
+    cluster: str | None = None  # ray, or ray://HOST:PORT: the runs are trained on the nodes of a Ray cluster
 
 
 def calibrate(
@@ -108,5 +109,6 @@ def calibrate(
 
     request = make_request(configure([]), recipe, values | {"by": by})
     where = Path(folder) if folder is not None else calibration.usual_folder(recipe, request.key)
-    result = calibration.calibrate(request, where, configure, chosen.jobs, chosen.minutes, log)
+    result = calibration.calibrate(request, where, configure, chosen.jobs, chosen.minutes, log,
+                                   chosen.cluster)
     return CalibrationResult(result)

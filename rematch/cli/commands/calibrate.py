@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from rematch.cli.command import CONFIG, JSON, MINUTES, RECIPE, ROLES, Command, Option
+from rematch.cli.command import CLUSTER, CONFIG, JSON, MINUTES, RECIPE, ROLES, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import print_lines, print_result
 from rematch.cli.recipe_options import configured, recipe_words
@@ -42,8 +42,8 @@ def run(words: Sequence[str]) -> int:
     as_json = "--json" in options.values
     with ProgressDisplay(quiet=as_json) as display:
         result = calibration.calibrate(
-            request, folder, lambda more: configured(recipe, options, more), jobs, minutes, display.line
-        )
+            request, folder, lambda more: configured(recipe, options, more), jobs, minutes, display.line,
+            options.cluster_address())
     if as_json:
         print(json.dumps(result, indent=1))
     else:
@@ -95,6 +95,7 @@ COMMAND = Command(
         Option(name="--name", value="NAME", help="folder (default: runs/RECIPE-calibrate-KEY)"),
         CONFIG,
         MINUTES,
+        CLUSTER,
         JSON,
     ),
     examples=(

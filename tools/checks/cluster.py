@@ -249,7 +249,7 @@ def main() -> int:
         if options.check == "cost":
             import cluster_cost
 
-            check.report({"check": "cost"} | cluster_cost.measure(Path(top)), [])
+            check.report({"check": "cost"} | cluster_cost.measure(), [])
             return 0
         with RayNodes(options.nodes, options.processors) as nodes:
             if options.check == "same":

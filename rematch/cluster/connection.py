@@ -42,6 +42,8 @@ ONE_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 VANISHED_SECONDS = 20.0  # without an answer, after which a cluster has vanished
 CHECK_SECONDS = 2.0
 CONNECT_SECONDS = 180.0  # for a cluster that is started on a busy machine
+ATTEMPTS = 3  # to connect; the Ray Client server of Ray 2.60 crashes at times when it starts a process
+SERVER_CRASHED = "Starting Ray client server failed"
 POLL_SECONDS = 0.5  # between two checks for a stop request
 
 
@@ -164,23 +166,34 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
         store = min(OBJECT_STORE, max(80 << 20, system_memory.available_bytes() // 8))
         options = {"num_cpus": processors or len(os.sched_getaffinity(0)), "include_dashboard": False,
                    "object_store_memory": store, "_node_ip_address": "127.0.0.1"}
-    driver = Driver(address, environment)
-    cluster: Cluster | None = None
+    target = "local" if starts else os.environ["RAY_ADDRESS"] if joins else address
+    driver, head = connect(address, environment, {"address": target, "options": options})
+    cluster = Cluster(address, (match[1], int(match[2])) if match else (head[0], head[1]), driver)
     try:
-        target = "local" if starts else os.environ["RAY_ADDRESS"] if joins else address
-        try:
-            head = driver.ask("connect", address=target, options=options).result(CONNECT_SECONDS)
-        except TimeoutError:
-            raise ClusterError(refusal(address, "timed out")) from None
-        except (ClusterError, PlayerLost) as error:
-            raise ClusterError(refusal(address, str(error))) from None
-        host, port = (match[1], int(match[2])) if match else head
-        cluster = Cluster(address, (host, port), driver)
         yield cluster
     finally:
-        if cluster is not None:
-            cluster.closed.set()
+        cluster.closed.set()
         driver.close()
+
+
+def connect(address: str, environment: dict[str, str], request: dict[str, Any]) -> tuple[Driver, list[Any]]:
+    """A driver process that is connected, and the address of the cluster's head."""
+    reason = ""
+    for _ in range(ATTEMPTS):
+        driver = Driver(address, environment)
+        try:
+            return driver, driver.ask("connect", **request).result(CONNECT_SECONDS)
+        except TimeoutError:
+            reason = "timed out"
+        except (ClusterError, PlayerLost) as error:
+            reason = str(error)
+        except BaseException:  # Ctrl-C
+            driver.close()
+            raise
+        driver.close()
+        if SERVER_CRASHED not in reason:
+            break
+    raise ClusterError(refusal(address, reason))
 
 
 def prepare(one_machine: bool, own_token: bool) -> dict[str, str]:

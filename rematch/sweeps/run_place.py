@@ -10,6 +10,7 @@ from rematch.cluster.connection import Cluster, connected
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.system import system_memory
+from rematch.core.system.interrupts import StopRequest
 from rematch.sweeps import cluster_runs
 from rematch.sweeps.processes import Children, Task, gib
 from rematch.training import memory_estimate
@@ -65,3 +66,11 @@ def run_place(cluster: str | None) -> Iterator[RunPlace]:
         return
     with connected(cluster) as nodes:
         yield ClusterPlace(nodes)
+
+
+def train_all(
+    tasks: Sequence[Task], configs: Sequence[Config], jobs: int | None, cluster: str | None, log: Log
+) -> None:
+    """Train or resume all runs, at most `jobs` at a time; each task then says how its run ended."""
+    with run_place(cluster) as place, StopRequest(None) as stop:
+        place.children(configs, tasks, place.sizes(configs, len(tasks), jobs), log).run(stop)

@@ -1,10 +1,10 @@
 """What rollouts on actors cost: beside threads, by the number of actors, and a model for many machines.
 
 Called by `python tools/checks/cluster.py cost`. A rollout of the Game Boy (32 emulators) is played on threads
-and on as many actors of a cluster on the same processors, in turns, in blocks of BLOCK rollouts. Seconds by the clock depend on what else the
-machine does; seconds of processor time hardly do, and count Ray's own processes too. The model takes the
-measured processor time and message sizes: m machines of ACTORS_PER_MACHINE processors, each with games of its
-own, take for a rollout
+and on as many actors of a cluster on the same processors, in turns, in blocks of BLOCK rollouts. Seconds by
+the clock depend on what else the machine does; seconds of processor time less, and count Ray's own processes
+too. The model takes the measured processor time and message sizes: m machines of ACTORS_PER_MACHINE
+processors, each with games of its own, take for a rollout
 
     games / ACTORS_PER_MACHINE * seconds of a game + m * (weights + bytes of the games) / bandwidth
 

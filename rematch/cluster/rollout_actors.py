@@ -77,6 +77,10 @@ class RayPlayers:
     def check(self) -> None:
         self.cluster.check()
 
+    def close(self) -> None:
+        for actor in self.actors:
+            actor.kill()
+
     def share(self, message: bytes) -> Stored:
         return self.cluster.put(message)
 

@@ -55,6 +55,9 @@ class PartPlayers(Protocol):
     def check(self) -> None:
         """Raise ConfigError where no player can play any more."""
 
+    def close(self) -> None:
+        """End all players."""
+
 
 class RemoteCollector(ThreadCollector):
     """Plays rollouts with `players`, one for each of `count` parts.

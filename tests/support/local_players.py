@@ -50,6 +50,9 @@ class LocalPlayers:
     def check(self) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
     def _lose(self, part: int) -> None:
         self.workers[part] = self._worker(self.orders[part])
         self.lost += 1

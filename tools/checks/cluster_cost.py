@@ -53,6 +53,9 @@ class CountedPlayers:
     def check(self) -> None:
         self.players.check()
 
+    def close(self) -> None:
+        self.players.close()
+
     def play(self, part: int, shared: Any, message: bytes, check: Any) -> bytes:
         reply = self.players.play(part, shared, message, check)
         self.bytes["inputs"] += len(message)

@@ -34,7 +34,8 @@ OBJECT_STORE = 256 << 20  # bytes of shared memory of a cluster that this proces
 TOKEN_FILE = Path(".ray") / "auth_token"  # in the home folder: where Ray looks for a token
 SETTINGS = {  # of Ray, for this process and those that it starts
     "RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_worker_niceness": "0",  # actors as important as threads
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": str(os.nice(0)),  # that of this process; Ray's own choice is 15
 }  # fmt: skip
 # Ray replaces 127.0.0.1 by the machine's own address and listens on all of them, unless clusters of several
 # machines are switched off.

@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
@@ -79,10 +79,11 @@ class Actor:
                 payload = argument
             entries.append([] if isinstance(argument, bytes)
                            else [argument.number] if isinstance(argument, Stored) else argument)
-        return self.driver.ask("call", payload, actor=self.number, method=method, arguments=entries)
+        request = {"request": "call", "actor": self.number, "method": method, "arguments": entries}
+        return self.driver.ask(request, payload)
 
     def kill(self) -> None:
-        self.driver.tell("kill", actor=self.number)
+        self.driver.tell({"request": "kill", "actor": self.number})
 
 
 class Cluster:
@@ -115,14 +116,14 @@ class Cluster:
     def put(self, message: bytes) -> Stored:
         """Store bytes, which any actor can then read."""
         number = next(self.numbers)
-        self.result(self.driver.ask("put", message, object=number))
+        self.result(self.driver.ask({"request": "put", "object": number}, message))
         return Stored(self.driver, number)
 
-    def actor(self, kind: type[Any], **options: Any) -> Actor:
+    def actor(self, kind: type[Any], options: Mapping[str, Any]) -> Actor:
         """Start an actor; the options are those of Ray."""
         number = next(self.numbers)
-        self.result(self.driver.ask("actor", actor=number, options=options,
-                                    kind=f"{kind.__module__}:{kind.__qualname__}"))
+        self.result(self.driver.ask({"request": "actor", "actor": number, "options": dict(options),
+                                     "kind": f"{kind.__module__}:{kind.__qualname__}"}))
         return Actor(self.driver, number)
 
     @property
@@ -132,12 +133,12 @@ class Cluster:
 
     def nodes(self) -> list[dict[str, Any]]:
         """The nodes that are alive, as Ray describes them."""
-        nodes: list[dict[str, Any]] = self.result(self.driver.ask("nodes"))
+        nodes: list[dict[str, Any]] = self.result(self.driver.ask({"request": "nodes"}))
         return nodes
 
     def node_entries(self) -> list[tuple[str, dict[str, str]]]:
         """The name of every node that is alive, and what it has (node_report.describe)."""
-        return [(name, entries) for name, entries in self.result(self.driver.ask("probe"))]
+        return [(name, entries) for name, entries in self.result(self.driver.ask({"request": "probe"}))]
 
 
 def listens(host: str, port: int) -> bool:
@@ -168,7 +169,8 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
         options = {"num_cpus": processors or len(os.sched_getaffinity(0)), "include_dashboard": False,
                    "object_store_memory": store, "_node_ip_address": "127.0.0.1"}
     target = "local" if starts else os.environ["RAY_ADDRESS"] if joins else address
-    driver, head = connect(address, environment, {"address": target, "options": options})
+    request = {"request": "connect", "address": target, "options": options}
+    driver, head = connect(address, environment, request)
     cluster = Cluster(address, (match[1], int(match[2])) if match else (head[0], head[1]), driver)
     try:
         yield cluster
@@ -183,7 +185,7 @@ def connect(address: str, environment: dict[str, str], request: dict[str, Any]) 
     for _ in range(ATTEMPTS):
         driver = Driver(address, environment)
         try:
-            return driver, driver.ask("connect", **request).result(CONNECT_SECONDS)
+            return driver, driver.ask(request).result(CONNECT_SECONDS)
         except TimeoutError:
             reason = "timed out"
         except (ClusterError, PlayerLost) as error:

@@ -49,7 +49,7 @@ class Driver:
         self.link = Link(here)
         threading.Thread(target=self._receive, daemon=True).start()
 
-    def ask(self, request: str, payload: bytes = b"", **fields: Any) -> Future[Any]:
+    def ask(self, request: Header, payload: bytes = b"") -> Future[Any]:
         """Send a request; the result is its answer, PlayerLost or ClusterError."""
         future: Future[Any] = Future()
         number = next(self.numbers)
@@ -58,12 +58,12 @@ class Driver:
                 future.set_exception(self._vanished())
                 return future
             self.pending[number] = future
-        self._send({"request": request, "number": number, **fields}, payload)
+        self._send(request | {"number": number}, payload)
         return future
 
-    def tell(self, request: str, **fields: Any) -> None:
+    def tell(self, request: Header) -> None:
         """Send a request without waiting for its answer."""
-        self._send({"request": request, "number": NOTHING, **fields})
+        self._send(request | {"number": NOTHING})
 
     def _send(self, header: Header, payload: bytes = b"") -> None:
         unused, self.unused = self.unused, []
@@ -106,7 +106,7 @@ class Driver:
 
     def close(self) -> None:
         """End the connection, and the process."""
-        self.tell("end")
+        self.tell({"request": "end"})
         try:
             self.child.wait(END_SECONDS + 2)
         except subprocess.TimeoutExpired:

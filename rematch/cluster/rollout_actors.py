@@ -69,8 +69,8 @@ class RayPlayers:
     def _start(self, processors: int) -> Actor:
         """A new actor, on the node with the fewest of them. A replacement reserves no processor: it must find
         a place on the nodes that are left."""
-        return self.cluster.actor(self.kind, num_cpus=processors, max_concurrency=4,
-                                  scheduling_strategy="SPREAD")
+        return self.cluster.actor(self.kind, {"num_cpus": processors, "max_concurrency": 4,
+                                              "scheduling_strategy": "SPREAD"})
 
     # --- PartPlayers ---
 

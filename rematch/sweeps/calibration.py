@@ -36,7 +36,7 @@ from rematch.storage.run_folder import Run
 from rematch.storage.run_lock import RunLock
 from rematch.sweeps.plan import SETTINGS, Configure, Plan, cell_name, make_plan
 from rematch.sweeps.processes import Task
-from rematch.sweeps.run_place import RunPlace, run_place
+from rematch.sweeps.run_place import Limits, RunPlace, run_place
 from rematch.training import recipes
 
 FILE, RESULT = "calibration.yaml", "calibration.json"
@@ -285,20 +285,18 @@ def open_folder(request: Request, folder: Path, config: Config) -> None:
 
 
 def calibrate(
-    request: Request, folder: Path, configure: Configure, jobs: int | None, minutes: float | None, log: Log,
-    cluster: str | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    request: Request, folder: Path, configure: Configure, limits: Limits, log: Log
+) -> dict[str, Any]:
     """Train until the value is found, or until a stop; the result as JSON values.
 
-    `failed` says which run failed, `stopped` that the search was stopped before its end. `cluster` is the
-    address of a Ray cluster whose nodes train the runs.
+    `failed` says which run failed, `stopped` that the search was stopped before its end.
     """
     calibration = Calibration(request, folder, configure, log)
     open_folder(request, folder, configure([]))
     lock = RunLock(folder)
     try:
-        with run_place(cluster) as place, StopRequest(minutes) as stop:
-            calibration.run(place, jobs, stop)
+        with run_place(limits.cluster) as place, StopRequest(limits.minutes) as stop:
+            calibration.run(place, limits.jobs, stop)
             result = summary(request, calibration.points, calibration.steps)
             result |= {"failed": calibration.failed, "stopped": stop.reason or ""}
             text = json.dumps(without_stop(result), indent=1) + "\n"

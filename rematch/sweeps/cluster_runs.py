@@ -61,7 +61,7 @@ class RemoteRun:
         order = {"machine": describe(), "folder": name, "beside": beside,
                  "command": [*words, *user_code.child_flags()],
                  "run": folder_copy.whole(task.folder), "threads": max(1, int(self.options["num_cpus"]))}
-        self.actor = self.cluster.actor(RunActor, **self.options)
+        self.actor = self.cluster.actor(RunActor, self.options)
         self.reply = self.actor.call("start", encode(order))
         self.started, self.since = False, time.monotonic()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rematch.cluster.connection import Cluster, connected
 from rematch.core.errors import ConfigError
@@ -17,6 +18,15 @@ from rematch.training import memory_estimate
 
 Sizes = tuple[int, int, str]  # runs at a time, bytes of memory of each, and a line about both
 Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How several runs are trained; None: the default."""
+
+    jobs: int | None = None  # runs at a time; as many as cores and memory allow
+    minutes: float | None = None  # stop after this time; no limit
+    cluster: str | None = None  # address of a Ray cluster whose nodes train the runs; here
 
 
 class RunPlace:

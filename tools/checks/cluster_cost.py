@@ -91,6 +91,7 @@ def rollouts(trainer: Trainer, first: int, on_actors: bool = False) -> tuple[flo
     """Seconds of a rollout by the clock, and of processor time, in a block of BLOCK; nothing is learned."""
     clock, used = 0.0, 0.0
     for iteration in range(first, first + BLOCK):
+        trainer.clock.iteration = iteration  # components do more before the first one
         trainer.before_rollout()
         began, before = time.perf_counter(), processor_seconds(on_actors)
         trainer.setup.collect(iteration)
@@ -99,7 +100,7 @@ def rollouts(trainer: Trainer, first: int, on_actors: bool = False) -> tuple[flo
     return clock / BLOCK, used / BLOCK
 
 
-def measure(counts: Sequence[int] = (1, 2, 4), rounds: int = 7, recipe: str = "small") -> dict[str, Any]:
+def measure(counts: Sequence[int] = (1, 2, 4), rounds: int = 5, recipe: str = "small") -> dict[str, Any]:
     """Seconds of a rollout on threads and on actors, and the model."""
     cores = len(os.sched_getaffinity(0))
     results: dict[str, Any] = {"recipe": recipe, "rollouts": BLOCK * rounds, "processors": cores,
@@ -117,7 +118,8 @@ def measure(counts: Sequence[int] = (1, 2, 4), rounds: int = 7, recipe: str = "s
             for number in range(1, rounds + 1):  # in turns: other work on the machine hits both
                 pairs.append((rollouts(local, BLOCK * number), rollouts(remote, BLOCK * number, True)))
         sizes = {name: size // (BLOCK * rounds) for name, size in place.counted.bytes.items()}
-        results["actors"][str(actors)] = {"threads": config.threads, **summary(pairs), **sizes}
+        entry = results["actors"][str(actors)] = {"threads": config.threads, **summary(pairs), **sizes}
+        print(f"{actors} actors: {entry}", flush=True)
     results["model"] = model(results)
     return results
 

@@ -148,13 +148,9 @@ class RemoteCollector(ThreadCollector):
             try:
                 if new:
                     self._restore(part)
-                reply = self._ask(part, message)
+                return self._ask(part, message)
             except PlayerLost as lost:
                 reason, new = str(lost), True
-                continue
-            if NEEDS_STATES not in reply:
-                return reply
-            new = True
         raise ConfigError(f"the games of part {part} were lost {ATTEMPTS} times: {reason}; the run can be "
                           "resumed")
 
@@ -171,6 +167,8 @@ class RemoteCollector(ThreadCollector):
         reply = decode(self.players.play(part, *message, self._check), f"the reply of part {part}")
         if ERROR in reply:
             raise ConfigError(str(reply[ERROR]))
+        if NEEDS_STATES in reply:
+            raise PlayerLost("the player has other games")
         return reply
 
     def _fetch(self) -> None:

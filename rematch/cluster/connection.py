@@ -7,23 +7,25 @@ cluster elsewhere. Whoever has the token can run programs on all machines of a c
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import importlib
 import importlib.util
+import itertools
 import os
 import re
 import secrets
 import socket
 import threading
 import time
-import warnings
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
+from rematch.cluster.driver import VANISHED_LINE, ClusterError, Driver
 from rematch.core.errors import ConfigError, NotInstalled
 from rematch.core.system import system_memory
+from rematch.rollout.remote_collector import PlayerLost
 
 LOCAL = "ray"
 ADDRESS = re.compile(r"ray://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -33,25 +35,17 @@ TOKEN_FILE = Path(".ray") / "auth_token"  # in the home folder: where Ray looks 
 SETTINGS = {  # of Ray, for this process and those that it starts
     "RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": str(os.nice(0)),  # that of this process; Ray's own choice is 15
 }  # fmt: skip
 # Ray replaces 127.0.0.1 by the machine's own address and listens on all of them, unless clusters of several
 # machines are switched off.
 ONE_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 VANISHED_SECONDS = 20.0  # without an answer, after which a cluster has vanished
 CHECK_SECONDS = 2.0
-SHUTDOWN_SECONDS = 10.0
-VANISHED = "the Ray cluster at {} has vanished: {}"
-
-
-class ClusterError(ConfigError):
-    """A cluster that cannot be used: one line with the reason; the run's folder can be resumed."""
-
-
-def load_ray() -> Any:
-    """The module ray; NotInstalled where it is missing."""
-    if importlib.util.find_spec("ray") is None:
-        raise NotInstalled("Ray", '"ray[client]>=2.54"')
-    return importlib.import_module("ray")
+CONNECT_SECONDS = 180.0  # for a cluster that is started on a busy machine
+ATTEMPTS = 3  # to connect; the Ray Client server of Ray 2.60 crashes at times when it starts a process
+SERVER_CRASHED = "Starting Ray client server failed"
+POLL_SECONDS = 0.5  # between two checks for a stop request
 
 
 def check_address(address: str) -> str:
@@ -62,11 +56,42 @@ def check_address(address: str) -> str:
     return address
 
 
+class Stored:
+    """Bytes in the object store of a cluster, until no code here refers to them any more."""
+
+    def __init__(self, driver: Driver, number: int) -> None:
+        self.number = number
+        weakref.finalize(self, lambda: driver.unused.append(number))
+
+
+class Actor:
+    """An object of a class of Rematch in a process of a cluster."""
+
+    def __init__(self, driver: Driver, number: int) -> None:
+        self.driver, self.number = driver, number
+
+    def call(self, method: str, *arguments: bytes | Stored | float | None) -> Future[Any]:
+        """Call a method with numbers, stored bytes, and at most one argument of other bytes. The result is
+        its reply; PlayerLost where the actor has died."""
+        payload, entries = b"", []
+        for argument in arguments:
+            if isinstance(argument, bytes):
+                payload = argument
+            entries.append([] if isinstance(argument, bytes)
+                           else [argument.number] if isinstance(argument, Stored) else argument)
+        request = {"request": "call", "actor": self.number, "method": method, "arguments": entries}
+        return self.driver.ask(request, payload)
+
+    def kill(self) -> None:
+        self.driver.tell({"request": "kill", "actor": self.number})
+
+
 class Cluster:
     """A connected cluster. `check` raises ClusterError once it has vanished."""
 
-    def __init__(self, name: str, endpoint: tuple[str, int], ray: Any) -> None:
-        self.name, self.endpoint, self.ray = name, endpoint, ray
+    def __init__(self, name: str, endpoint: tuple[str, int], driver: Driver) -> None:
+        self.name, self.endpoint, self.driver = name, endpoint, driver
+        self.numbers = itertools.count()  # of stored bytes and actors
         self.last_answer = time.monotonic()
         self.closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
@@ -76,23 +101,44 @@ class Cluster:
             if listens(*self.endpoint):
                 self.last_answer = time.monotonic()
 
-    @property
-    def answers(self) -> bool:
-        """Whether its head has answered lately."""
-        return time.monotonic() - self.last_answer <= VANISHED_SECONDS
-
     def check(self) -> None:
-        if not self.answers:
-            raise ClusterError(VANISHED.format(self.name, "its head does not answer"))
+        if time.monotonic() - self.last_answer > VANISHED_SECONDS:
+            raise ClusterError(VANISHED_LINE.format(self.name, "its head does not answer"))
+        self.driver.check()
+
+    def result(self, future: Future[Any], check: Callable[[], None] = lambda: None) -> Any:
+        """The result of a request; calls `check`, which may raise, while it waits."""
+        while not wait([future], POLL_SECONDS).done:
+            check()
+            self.check()
+        return future.result()
+
+    def put(self, message: bytes) -> Stored:
+        """Store bytes, which any actor can then read."""
+        number = next(self.numbers)
+        self.result(self.driver.ask({"request": "put", "object": number}, message))
+        return Stored(self.driver, number)
+
+    def actor(self, kind: type[Any], options: Mapping[str, Any]) -> Actor:
+        """Start an actor; the options are those of Ray."""
+        number = next(self.numbers)
+        self.result(self.driver.ask({"request": "actor", "actor": number, "options": dict(options),
+                                     "kind": f"{kind.__module__}:{kind.__qualname__}"}))
+        return Actor(self.driver, number)
 
     @property
     def processors(self) -> int:
         """Processors that Ray counts on all nodes together."""
-        return int(self.ray.cluster_resources().get("CPU", 0))
+        return int(sum(node["Resources"].get("CPU", 0) for node in self.nodes()))
 
     def nodes(self) -> list[dict[str, Any]]:
         """The nodes that are alive, as Ray describes them."""
-        return [node for node in self.ray.nodes() if node["Alive"]]
+        nodes: list[dict[str, Any]] = self.result(self.driver.ask({"request": "nodes"}))
+        return nodes
+
+    def node_entries(self) -> list[tuple[str, dict[str, str]]]:
+        """The name of every node that is alive, and what it has (node_report.describe)."""
+        return [(name, entries) for name, entries in self.result(self.driver.ask({"request": "probe"}))]
 
 
 def listens(host: str, port: int) -> bool:
@@ -109,61 +155,60 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
     """A cluster until the end of the block. `processors`: of a cluster that is started here."""
     check_address(address)
     joins = address == LOCAL and bool(os.environ.get("RAY_ADDRESS"))
-    prepare(one_machine=address == LOCAL and not joins, own_token=address == LOCAL and not joins)
-    ray = load_ray()
+    starts = address == LOCAL and not joins
+    environment = prepare(one_machine=starts, own_token=starts)
+    if importlib.util.find_spec("ray") is None:
+        raise NotInstalled("Ray", '"ray[client]>=2.54"')
     match = ADDRESS.fullmatch(address)
     if match and not listens(match[1], int(match[2])):
         raise ClusterError(f"--cluster = {address}: nothing listens there; expected the port of a Ray Client "
                            "server (ray start --head --ray-client-server-port)")
-    if ray.is_initialized():
-        raise ClusterError("this process is connected to a cluster already")
-    quiet = {"logging_level": "CRITICAL", "log_to_driver": False}
-    try:
-        with warnings.catch_warnings(action="ignore"):  # Ray warns before it raises
-            if match or joins:
-                ray.init(os.environ["RAY_ADDRESS"] if joins else address, **quiet)
-            else:
-                count = processors or len(os.sched_getaffinity(0))
-                store = min(OBJECT_STORE, max(80 << 20, system_memory.available_bytes() // 8))
-                ray.init("local", num_cpus=count, include_dashboard=False, object_store_memory=store,
-                         _node_ip_address="127.0.0.1", **quiet)
-    except Exception as error:  # Ray raises plain Exceptions too: a node that starts too slowly
-        raise ClusterError(refusal(address, str(error))) from None
-    host, port = (match[1], int(match[2])) if match else _head_of(ray)
-    cluster = Cluster(address, (host, port), ray)
+    options: dict[str, Any] = {}
+    if starts:
+        store = min(OBJECT_STORE, max(80 << 20, system_memory.available_bytes() // 8))
+        options = {"num_cpus": processors or len(os.sched_getaffinity(0)), "include_dashboard": False,
+                   "object_store_memory": store, "_node_ip_address": "127.0.0.1"}
+    target = "local" if starts else os.environ["RAY_ADDRESS"] if joins else address
+    request = {"request": "connect", "address": target, "options": options}
+    driver, head = connect(address, environment, request)
+    cluster = Cluster(address, (match[1], int(match[2])) if match else (head[0], head[1]), driver)
     try:
         yield cluster
     finally:
         cluster.closed.set()
-        disconnect(ray)
+        driver.close()
 
 
-def disconnect(ray: Any) -> None:
-    """End the connection; a cluster that has vanished must not keep this process waiting."""
-    closing = threading.Thread(target=ray.shutdown, daemon=True)
-    closing.start()
-    closing.join(SHUTDOWN_SECONDS)
-    if closing.is_alive():
-        atexit.unregister(importlib.import_module("ray._private.worker").shutdown)
+def connect(address: str, environment: dict[str, str], request: dict[str, Any]) -> tuple[Driver, list[Any]]:
+    """A driver process that is connected, and the address of the cluster's head."""
+    reason = ""
+    for _ in range(ATTEMPTS):
+        driver = Driver(address, environment)
+        try:
+            return driver, driver.ask(request).result(CONNECT_SECONDS)
+        except TimeoutError:
+            reason = "timed out"
+        except (ClusterError, PlayerLost) as error:
+            reason = str(error)
+        except BaseException:  # Ctrl-C
+            driver.close()
+            raise
+        driver.close()
+        if SERVER_CRASHED not in reason:
+            break
+    raise ClusterError(refusal(address, reason))
 
 
-def _head_of(ray: Any) -> tuple[str, int]:
-    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-    return host, int(port)
-
-
-def prepare(one_machine: bool, own_token: bool) -> None:
-    """Set Ray's environment variables, before Ray is imported; ConfigError where no token is known."""
-    os.environ.update(SETTINGS)
-    if one_machine:
-        os.environ.update(ONE_MACHINE)
-    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / TOKEN_FILE)
-    if os.environ.get("RAY_AUTH_TOKEN") or file.is_file():
-        return
+def prepare(one_machine: bool, own_token: bool) -> dict[str, str]:
+    """The environment variables of a process that uses Ray; ConfigError where no token is known."""
+    variables = dict(os.environ) | SETTINGS | (ONE_MACHINE if one_machine else {})
+    file = Path(variables.get("RAY_AUTH_TOKEN_PATH") or Path.home() / TOKEN_FILE)
+    if variables.get("RAY_AUTH_TOKEN") or file.is_file():
+        return variables
     if not own_token:
         raise ConfigError(f"--cluster: no token; expected that of the cluster in RAY_AUTH_TOKEN, in the file "
                           f"of RAY_AUTH_TOKEN_PATH, or in {file}")
-    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    return variables | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def refusal(address: str, text: str) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import rematch
 from rematch.cluster.connection import Cluster
@@ -26,7 +24,6 @@ LEVELS = (
     ("v3", {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}),
     ("v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
 )
-TIMEOUT = 60.0  # seconds for the answer of a node
 ERROR = "error"
 
 
@@ -81,49 +78,13 @@ def exact_entries() -> dict[str, str]:
     return {name: entry for name, entry in describe().items() if name not in ("processors", "memory")}
 
 
-def _probe() -> Callable[[], str]:
-    """A function that a node runs even where Rematch is not installed: it refers to nothing here."""
-
-    def probe() -> str:
-        import json
-        import platform
-
-        try:
-            from rematch.cluster.node_report import describe
-
-            return json.dumps(describe())
-        except Exception as error:
-            reason = f"rematch cannot be imported: {type(error).__name__}: {error}"
-            return json.dumps({"python": platform.python_version(), "error": reason})
-
-    return probe
-
-
 def reports(cluster: Cluster) -> list[NodeReport]:
     """A report of every node that is alive, and of this machine first."""
-    ray, here = cluster.ray, describe()
-    probe = ray.remote(_probe())
-    strategy = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-    answers = {}
-    for node in cluster.nodes():
-        place = strategy(node["NodeID"], soft=False)
-        task = probe.options(num_cpus=0, scheduling_strategy=place, max_retries=0)
-        answers[node["NodeID"]] = (node, task.remote())
+    here = describe()
     out = [NodeReport("this machine", here)]
-    for node, reference in answers.values():
-        name = f"{node['NodeManagerHostname']} ({node['NodeID'][:6]})"
-        out.append(NodeReport(name, _answer(ray, reference)))
-        out[-1].problems += differences(here, out[-1].entries)
+    for name, entries in cluster.node_entries():
+        out.append(NodeReport(name, entries, differences(here, entries)))
     return out
-
-
-def _answer(ray: Any, reference: Any) -> dict[str, str]:
-    try:
-        entries = json.loads(ray.get(reference, timeout=TIMEOUT))
-        return {str(name): str(text) for name, text in entries.items()}
-    except Exception as error:  # of Ray or of a foreign answer: the node cannot be used
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        return {ERROR: f"no answer: {lines[-1][:200]}"}
 
 
 def differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[str]:

@@ -20,6 +20,13 @@ class RemotePlace:
 
     def __init__(self, make_players: MakePlayers, parts: int) -> None:
         self.make_players, self.parts = make_players, parts
+        self.players: PartPlayers | None = None
+
+    def close(self) -> None:
+        """End the players of the newest run: those of another run need their processors."""
+        if self.players is not None:
+            self.players.close()
+        self.players = None
 
     def world(self, world: World) -> Any:
         return RemoteWorld(world)
@@ -33,7 +40,8 @@ class RemotePlace:
         states = {part.name: part.play_state() for part in setup.built if part.in_play}
 
         def make_players(games: Sequence[slice]) -> PartPlayers:
-            return self.make_players(setup, [work_order(setup, rows) for rows in games])
+            self.players = self.make_players(setup, [work_order(setup, rows) for rows in games])
+            return self.players
 
         collector.connect(make_players, states, form.unpack if form is not None else _no_savestates)
         return collector

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rematch.cluster.connection import Cluster, ClusterError, connected
+from rematch.cluster.connection import Cluster, connected
+from rematch.cluster.driver import ClusterError
 from rematch.cluster.place import RemotePlace
 from rematch.cluster.rollout_actors import PATIENCE, RayPlayers
 from rematch.rollout.remote_collector import PartPlayers

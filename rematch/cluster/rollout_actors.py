@@ -10,17 +10,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-from rematch.cluster.connection import Cluster, ClusterError
+from rematch.cluster.connection import Actor, Cluster, Stored
+from rematch.cluster.driver import ClusterError
 from rematch.cluster.rollout_worker import RolloutWorker
 from rematch.core.errors import ConfigError
 from rematch.rollout.remote_collector import ERROR, PlayerLost
 from rematch.storage.tree_bytes import decode, encode
 
-POLL_SECONDS = 0.2  # between two checks for a stop request
 PATIENCE = 30.0  # seconds without a step after which an actor hangs
-LARGE = 1 << 16  # bytes of a message that goes through the object store
 BUILD_PATIENCE = 300.0  # seconds in which a new actor must have built its world
 
 
@@ -40,7 +40,7 @@ class RolloutActor:
         except (ConfigError, ImportError, OSError, MemoryError) as error:
             return encode({ERROR: str(error), "node": os.uname().nodename})
 
-    def play(self, shared: bytes, message: bytes) -> bytes:
+    def play(self, shared: bytes | None, message: bytes) -> bytes:
         with self.lock:  # a rollout that was given up may still be played
             assert self.worker is not None, "build comes first"
             return self.worker.play(shared, message)
@@ -55,54 +55,49 @@ class RayPlayers:
 
     def __init__(
         self, cluster: Cluster, orders: Sequence[bytes], fingerprint: Mapping[str, str],
-        log: Callable[[str], None], patience: float = PATIENCE, *, kind: type[Any] | None = None,
+        log: Callable[[str], None], patience: float = PATIENCE, *, kind: type[Any] = RolloutActor,
     ) -> None:  # fmt: skip
         """fingerprint: the entries in which every node must equal this machine. kind: of other actors, with
         the methods of RolloutActor."""
-        self.cluster, self.ray, self.orders = cluster, cluster.ray, orders
+        self.cluster, self.orders, self.kind = cluster, orders, kind
         self.fingerprint = {name: str(entry) for name, entry in fingerprint.items()}
         self.log, self.patience = log, patience
-        self.kind = self.ray.remote(kind or RolloutActor)
         self.lost = 0  # actors that were replaced
         self.actors = [self._start(1) for _ in orders]
         self.built = [False] * len(orders)
 
-    def _start(self, processors: int) -> Any:
+    def _start(self, processors: int) -> Actor:
         """A new actor, on the node with the fewest of them. A replacement reserves no processor: it must find
         a place on the nodes that are left."""
-        options = {"num_cpus": processors, "max_concurrency": 4, "scheduling_strategy": "SPREAD"}
-        return self.kind.options(**options).remote()
-
-    def close(self) -> None:
-        """End all actors."""
-        for actor in self.actors:
-            self.ray.kill(actor)
+        return self.cluster.actor(self.kind, {"num_cpus": processors, "max_concurrency": 4,
+                                              "scheduling_strategy": "SPREAD"})
 
     # --- PartPlayers ---
 
     def check(self) -> None:
         self.cluster.check()
 
-    def share(self, message: bytes) -> Any:
-        with self._errors():
-            return self.ray.put(message)
+    def close(self) -> None:
+        for actor in self.actors:
+            actor.kill()
 
-    def play(self, part: int, shared: Any, message: Any, check: Callable[[], None]) -> bytes:
+    def share(self, message: bytes) -> Stored:
+        return self.cluster.put(message)
+
+    def play(self, part: int, shared: Any, message: bytes, check: Callable[[], None]) -> bytes:
         try:
             if not self.built[part]:
                 self._build(part, check)
-            if len(message) > LARGE:
-                message = self.share(message)
-            reference = self.actors[part].play.remote(shared, message)
-            reply: bytes = self._wait(part, reference, check, self.patience)
+            reply: bytes = self._wait(part, self.actors[part].call("play", shared, message), check,
+                                      self.patience)
             return reply
         except PlayerLost as lost:
             self._replace(part, str(lost))
             raise
 
     def _build(self, part: int, check: Callable[[], None]) -> None:
-        reference = self.actors[part].build.remote(self.orders[part])
-        reply = decode(self._wait(part, reference, check, BUILD_PATIENCE), "the reply of a new actor")
+        answer = self.actors[part].call("build", self.orders[part])
+        reply = decode(self._wait(part, answer, check, BUILD_PATIENCE), "the reply of a new actor")
         node = str(reply.get("node", ""))
         if ERROR in reply:
             raise ClusterError(f"node {node}: {reply[ERROR]}")
@@ -115,64 +110,32 @@ class RayPlayers:
                                "would have other bits; `rematch cluster check` shows the nodes")
         self.built[part] = True
 
-    def _wait(self, part: int, reference: Any, check: Callable[[], None], patience: float) -> Any:
+    def _wait(self, part: int, answer: Future[Any], check: Callable[[], None], patience: float) -> Any:
         """The result of a call; PlayerLost where the actor died, or made no step for `patience` seconds."""
         steps, deadline = -1, time.monotonic() + patience
-        while True:
-            with self._errors():
-                ready, _ = self.ray.wait([reference], timeout=POLL_SECONDS)
-                if ready:
-                    return self.ray.get(reference)
+
+        def check_actor() -> None:
+            nonlocal steps, deadline
             check()
-            self.cluster.check()
             if time.monotonic() > deadline:
                 now = self._steps(part)
                 if now is None or now <= steps:
                     raise PlayerLost(f"no step for {patience:.0f} seconds")
                 steps, deadline = now, time.monotonic() + patience
 
+        return self.cluster.result(answer, check_actor)
+
     def _steps(self, part: int) -> int | None:
         """The steps that an actor has played; None where it does not answer."""
         try:
-            count: int = self.ray.get(self.actors[part].steps.remote(), timeout=min(10.0, self.patience))
+            count: int = self.actors[part].call("steps").result(min(10.0, self.patience))
             return count
-        except Exception:  # it died or hangs: the caller replaces it
+        except (PlayerLost, TimeoutError):
             return None
 
     def _replace(self, part: int, reason: str) -> None:
         """Another actor for a part whose actor was lost."""
         self.lost += 1
         self.log(f"the actor of part {part} was lost ({reason}): its games are restored and played again")
-        with self._errors():
-            try:
-                self.ray.kill(self.actors[part])
-            finally:
-                self.actors[part], self.built[part] = self._start(0), False
-
-    def _errors(self) -> RayErrors:
-        return RayErrors(self.cluster)
-
-
-class RayErrors:
-    """Errors of Ray within the block: PlayerLost where another actor may help, else ClusterError."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, ConfigError | PlayerLost) or not isinstance(error, Exception):
-            return
-        errors = self.cluster.ray.exceptions
-        line = next(iter(str(error).splitlines()), type(error).__name__)[:300]
-        if isinstance(error, errors.ObjectStoreFullError | errors.OutOfDiskError):
-            raise ClusterError(f"the object store of the Ray cluster is full: {line}") from None
-        self.cluster.check()
-        if isinstance(error, errors.RayTaskError):
-            raise ClusterError(f"an actor failed: {str(error).strip().splitlines()[-1][:300]}") from None
-        if isinstance(error, errors.RayError):
-            raise PlayerLost(line) from None
-        if isinstance(error, ConnectionError | RuntimeError):
-            raise ClusterError(f"the Ray cluster at {self.cluster.name} has vanished: {line}") from None
+        self.actors[part].kill()
+        self.actors[part], self.built[part] = self._start(0), False

@@ -14,7 +14,7 @@ from rematch.core import config as settings
 from rematch.core.arrays import Tree, stored_array, stored_bool, stored_int, stored_text
 from rematch.core.errors import ConfigError
 from rematch.core.system import user_code
-from rematch.rollout.remote_collector import ERROR, NEEDS_STATES
+from rematch.rollout.remote_collector import ERROR, LOAD, NEEDS_STATES, SAVE
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.rollout_columns import columns, events
 from rematch.storage.tree_bytes import decode, encode
@@ -23,6 +23,8 @@ from rematch.training.fingerprint import fingerprint
 from rematch.training.recipes import config_of_text
 from rematch.training.setup import RunSetup
 from rematch.worlds.remote_world import RESULTS
+
+NO_GAMES = -1  # in place of the number of a submission
 
 
 def work_order(setup: RunSetup, games: slice) -> bytes:
@@ -49,7 +51,7 @@ class RolloutWorker:
         setup.collector.allocate(tree["columns"])
         setup.collector.before_step = self._count
         self.steps = 0  # played so far; a worker whose number stands still hangs
-        self.submission = 0  # that left the games as they stand
+        self.submission = NO_GAMES  # that left the games as they stand
         seated = {role: [player.name for player in seats.others] for role, seats in setup.seating.items()}
         if seated != tree["players"]:
             raise ConfigError("a component of the run seats players that other processes do not know; "
@@ -62,19 +64,36 @@ class RolloutWorker:
         """Versions and processor on which the bits depend; torch's version is a class of its own."""
         return {name: str(entry) for name, entry in fingerprint(self.config).items()}
 
-    def play(self, shared: bytes, message: bytes) -> bytes:
-        """One rollout; a reply with `error` where the games failed."""
+    def play(self, shared: bytes | None, message: bytes) -> bytes:
+        """Answer a message: load the games, save them, or play a rollout with what is `shared`. A reply with
+        `error` where the games failed."""
         try:
             inputs = decode(message)
-            if "states" not in inputs and inputs["from"] != self.submission:
+            if LOAD in inputs:
+                self._load_games(inputs)
+                return encode({})
+            before = stored_int(inputs, SAVE if SAVE in inputs else "from")
+            if before != self.submission:
                 return encode({NEEDS_STATES: True})
-            self.submission = 0
+            if SAVE in inputs:
+                return encode({"states": self.setup.world.save(self.rows)})
+            self.submission = NO_GAMES
+            assert shared is not None, "every rollout has weights"
             self._load(decode(shared), inputs)
             rollout = self.setup.collector.collect(inputs["iteration"])
             self.submission = stored_int(inputs, "submission")
-            return encode(self._reply(rollout))
+            return encode(self._reply(rollout, stored_bool(inputs, "states")))
         except (ConfigError, OSError, MemoryError, ValueError, KeyError, TypeError) as error:
             return encode({ERROR: str(error) or type(error).__name__})
+
+    def _load_games(self, tree: Tree) -> None:
+        """The games as they stood after an earlier rollout."""
+        world = self.setup.world
+        self.submission = NO_GAMES
+        world.load(self.rows, tree["states"])
+        world.view.ended[:] = stored_array(tree, "ended", world.view.ended)
+        world.view.length[:] = stored_array(tree, "length", world.view.length)
+        self.submission = stored_int(tree, LOAD)
 
     def _load(self, shared: Tree, inputs: Tree) -> None:
         """Everything that the next rollout reads."""
@@ -88,23 +107,19 @@ class RolloutWorker:
         for name in ("seed", "slot", "stage"):
             column = getattr(world.next, name)
             column[:] = stored_array(inputs["next"], name, column)
-        if "states" in inputs:
-            world.load(self.rows, inputs["states"])
-            world.view.ended[:] = stored_array(inputs, "ended", world.view.ended)
-            world.view.length[:] = stored_array(inputs, "length", world.view.length)
 
-    def _reply(self, rollout: RolloutBuffer) -> Tree:
+    def _reply(self, rollout: RolloutBuffer, with_states: bool) -> Tree:
         """The rollout, and the games after it."""
         setup, world = self.setup, self.setup.world
         rollout.events.extend(rollout.forced_events)  # the run's own collector tells them apart again
         log: Any = world.event_log
         return {
             "columns": columns(rollout, slice(0, world.games)), "lists": events(rollout, self._pack),
-            "states": world.save(self.rows), "slot": np.ascontiguousarray(world.slot),
+            "slot": np.ascontiguousarray(world.slot),
             "seed": world.next.seed, "results": {name: getattr(world.view, name) for name in RESULTS},
             "counters": dict(world.counters), "bands": [] if log is None else log.bands(),
             "play": {part.name: part.play_state().results(self.games) for part in setup.built},
-        }  # fmt: skip
+        } | ({"states": world.save(self.rows)} if with_states else {})  # fmt: skip
 
     def _pack(self, savestate: Any) -> Any:
         form = self.setup.game.savestates

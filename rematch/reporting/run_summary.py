@@ -6,7 +6,6 @@ file that cannot be read is one line among the problems, and only the sections t
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -23,17 +22,15 @@ from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.system.progress import PROGRESS
 from rematch.curriculum import archive_files
-from rematch.curriculum.levels import stored_level
 from rematch.evaluation import payoff_matrix
 from rematch.evaluation.diagnosis import WEAK_WORDS, Evidence, likely_causes, verdict_causes
 from rematch.evaluation.evaluation import Evaluation, MatchUp, read_history
-from rematch.evaluation.match import Scoreboard
-from rematch.evaluation.past_policies import evenly_spaced, load_past_policies
 from rematch.evaluation.payoff_matrix import Payoff, cycle_share, find_forgetting
 from rematch.evaluation.text import clean, verdict_word
 from rematch.evaluation.verdict import alarms, findings
 from rematch.reporting import untrusted_folder
 from rematch.reporting.html.map_section import map_facts
+from rematch.reporting.html.run_payoff import matrix_of, stored_matrix
 from rematch.reporting.learning_curves import user_curves
 from rematch.reporting.seed_groups import groups
 from rematch.reporting.text import exact_sentences, learning_sentence
@@ -44,13 +41,12 @@ from rematch.training.best_response import BUDGET
 from rematch.training.component_list import COMPONENTS
 from rematch.training.config import components_of, defaults_of, no_effect
 from rematch.training.recipes import stored_config
-from rematch.training.trained_run import with_available_device, world_builder
 from rematch.worlds import registry
 
 Row = dict[str, Any]
 
 OBSERVATIONS, OLD_OBSERVATIONS = "observations.json", "sight.json"  # the second: of earlier versions
-MATRIX, PAGE = "payoff.json", "report.html"
+PAGE = "report.html"
 BUDGETS = (BUDGET // 10, 3 * BUDGET // 10, BUDGET)  # steps of best responses that a complete report shows
 UNKNOWN_VERDICT = "inconclusive: there is no evaluation"
 
@@ -318,61 +314,6 @@ def _settings(run: Folder, config: Config) -> tuple[list[Row], list[Row]]:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-# --- the payoff matrix of a run -----------------------------------------------------------------------------
-
-
-def stored_matrix(path: Path, level: str | None = None) -> Payoff | None:
-    """The matrix that an earlier report stored, if its settings and its level (None: any) are equal."""
-    try:
-        stored = untrusted_folder.read_json(path, MATRIX)
-        if stored["config"] != atomic_files.sha256_hex(untrusted_folder.read(path, "config.yaml")):
-            return None
-        if level is not None and stored["level"] != level:
-            return None
-        return Payoff.from_json(stored["payoff"])
-    except (untrusted_folder.Unreadable, ConfigError, KeyError, TypeError):
-        return None
-
-
-def matrix_of(path: Path, games: int | None, log: Callable[[str], None], store: bool = True) -> Payoff | None:
-    """The payoff matrix of a run's past policies, from its folder; if absent, it is played, and stored."""
-    with Run.open(path, write=False) as run:
-        config = with_available_device(stored_config(run))
-        checkpoint = run.load(verify_chunks=False)
-    if checkpoint is None:
-        return None
-    if checkpoint.fallback:
-        log(f"{clean(path)}: {clean(checkpoint.fallback)}")
-    curriculum = stored_level(config, checkpoint.parts)
-    make, level = world_builder(config, curriculum), curriculum.name if curriculum else ""
-    if make(1, 0, 0).spec.seats == 1:
-        return None
-    past, problems = load_past_policies(path, config, make, checkpoint.iteration, payoff_matrix.MOST_POLICIES)
-    for problem in problems:
-        log(clean(problem))
-    if len(past) < 2:
-        return None
-    stored, iterations = stored_matrix(path, level), [entry.iteration for entry in past]
-    if stored is not None and games in (None, stored.games):
-        # where games are slow, the matrix has fewer policies
-        count = len(iterations) if games else max(2, len(stored.iterations))
-        if list(stored.iterations) == evenly_spaced(iterations, count):
-            return stored
-    log(f"{clean(path)}: playing the payoff matrix of {len(past)} past policies ...")
-    board = Scoreboard(make, payoff_matrix.SEED_OFFSET + config.seed, config.threads)
-    matrix = payoff_matrix.play(board, past, games, log)
-    if not store:
-        return matrix
-    try:
-        with Run.open(path, write=True) as run:
-            tree = {"config": atomic_files.sha256_hex(run.config_text.encode()), "level": level,
-                    "payoff": matrix.to_json()}
-            run.write_file(MATRIX, json.dumps(tree).encode())
-    except ConfigError as error:  # a training run has locked the folder, or it is read-only
-        log(f"the payoff matrix was not stored: {clean(error)}")
-    return matrix
 
 
 # --- the report ---------------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 """Collects rollouts whose games are played in other processes, on this machine or on others.
 
 Each part of the games has a player somewhere (`PartPlayers`). Per rollout the weights in all slots are sent
-once for all parts. Each part is sent what its games restart from, and the states of its games where its
-player does not have them already; the columns of the rollout and the states after it come back. A player that
-dies or hangs is replaced: the states from before the rollout are sent to the new one, which plays the same
-games again. So the bytes depend neither on the number of parts nor on which players were lost.
+once for all parts, and each part is sent what its games restart from; the columns of the rollout come back.
+The states of the games stay with the player: they are most of the bytes. They come here every STATES_EVERY
+rollouts, and when a caller asks for them (a checkpoint). A player that dies or hangs is replaced: the new one
+gets the newest states that are here, and plays the rollouts since then again. So the bytes depend neither on
+the number of parts nor on which players were lost.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ from rematch.worlds.remote_world import RESULTS, PlayedPart, RemoteWorld
 
 POLL_SECONDS = 0.5  # between two checks for a stop request
 END_SECONDS = 5.0  # for threads that give up
-ATTEMPTS = 8  # times that a part of one rollout is played again after its player was lost
+ATTEMPTS = 16  # times that a part of one rollout is played again after its player was lost
+STATES_EVERY = 4  # rollouts; a lost player costs at most that many
+LOAD, SAVE = "load", "save"  # keys of a message that is no rollout
 NEEDS_STATES, ERROR = "needs_states", "error"  # keys of a reply without a rollout
+Message = tuple[Any, bytes]  # what `PartPlayers.play` takes
 
 
 class PlayerLost(Exception):
@@ -46,10 +50,13 @@ class PartPlayers(Protocol):
         """Send a message to all; returns what `play` takes."""
 
     def play(self, part: int, shared: Any, message: bytes, check: Callable[[], None]) -> bytes:
-        """Play the games of a part; calls `check`, which may raise, while it waits. Raises PlayerLost."""
+        """The reply to a message; calls `check`, which may raise, while it waits. Raises PlayerLost."""
 
     def check(self) -> None:
         """Raise ConfigError where no player can play any more."""
+
+    def close(self) -> None:
+        """End all players."""
 
 
 class RemoteCollector(ThreadCollector):
@@ -70,7 +77,9 @@ class RemoteCollector(ThreadCollector):
         self.players: PartPlayers | None = None
         self.submissions = 0  # number of the newest; players name the states of their games by it
         self.played = 0  # the submission whose result the world holds
-        self.replies: list[Tree] = []
+        self.past: list[list[Message]] = [[] for _ in self.rows]  # how a new player gets the games of a part
+        self.newest: list[Message] = [(None, b"") for _ in self.rows]  # of the newest submission
+        self.world.fetch = self._fetch
 
     def _divide(self, threads: int) -> None:
         """Parts of equal size, as World.parts has them; a thread for each waits for its player."""
@@ -103,41 +112,76 @@ class RemoteCollector(ThreadCollector):
         return {"weights": weights, "play": play}
 
     def _inputs(self, part: int, iteration: int) -> Tree:
-        """What the games of one part need, without their states."""
+        """What the games of one part need beside their states."""
         rows, after = self.rows[part], self.world.next
         play = {name: state.inputs(rows) for name, state in self.play_states.items()}
-        return {"iteration": iteration, "submission": self.submissions, "play": play,
+        return {"iteration": iteration, "submission": self.submissions, "from": self.played, "play": play,
+                "states": self._states_are_due,
                 "next": {"seed": after.seed[rows], "slot": after.slot[rows], "stage": after.stage[rows]}}
 
-    def _states(self, part: int) -> Tree:
-        """The games of one part as they stand before the rollout."""
+    @property
+    def _states_are_due(self) -> bool:
+        """With a lag every submission saves the world, and some worlds cannot play a rollout again."""
+        always = self.lag or self.world.spec.resume == "episode"
+        return bool(always or not self.submissions % STATES_EVERY)
+
+    def _games(self, part: int, states: Any) -> Message:
+        """The message that gives a player the games of a part as they stand before the next rollout."""
         rows, view = self.rows[part], self.world.view
-        if not self.world.changed_here:
-            states = self.world.parts_played[rows.start].states
-        else:
-            states = self.world.save(np.arange(rows.start, rows.stop, dtype=np.int32))
-        return {"states": states, "ended": view.ended[rows], "length": view.length[rows]}
+        return None, encode({LOAD: self.played, "states": states, "ended": view.ended[rows],
+                             "length": view.length[rows]})
 
     def _play_part(self, part: int, shared: Any, inputs: Tree) -> Tree:
-        """The reply of the player of a part; another player plays the same games if the first is lost."""
-        at_player = 0 if self.world.changed_here else self.played
+        """The rollout of a part."""
+        rows, new = self.rows[part], self.world.changed_here
+        if new:
+            states = self.world.save(np.arange(rows.start, rows.stop, dtype=np.int32))
+            self.past[part] = [self._games(part, states)]
+        self.newest[part] = shared, encode(inputs)
+        return self._reply(part, self.newest[part], new)
+
+    def _reply(self, part: int, message: Message, new: bool = False) -> Tree:
+        """The reply of the player of a part. A player that has other games (`new`), or that replaces a lost
+        one, gets all messages since the newest states first."""
         reason = ""
-        assert self.players is not None
         for _ in range(ATTEMPTS):
-            games = {"from": at_player} if at_player else self._states(part)
             try:
-                data = self.players.play(part, shared, encode(inputs | games), self._check)
+                if new:
+                    self._restore(part)
+                return self._ask(part, message)
             except PlayerLost as lost:
-                reason, at_player = str(lost), 0
-                continue
-            reply = decode(data, f"the reply of part {part}")
-            if NEEDS_STATES not in reply:
-                if ERROR in reply:
-                    raise ConfigError(str(reply[ERROR]))
-                return reply
-            at_player = 0
+                reason, new = str(lost), True
         raise ConfigError(f"the games of part {part} were lost {ATTEMPTS} times: {reason}; the run can be "
                           "resumed")
+
+    def _restore(self, part: int) -> None:
+        """Give a player the games of a part as they stand before the newest rollout."""
+        for message in self.past[part]:
+            self._ask(part, message)
+        if len(self.past[part]) > 1:  # one that is lost next has less to play again
+            reply = self._ask(part, (None, encode({SAVE: self.played})))
+            self.past[part] = [self._games(part, reply["states"])]
+
+    def _ask(self, part: int, message: Message) -> Tree:
+        assert self.players is not None
+        reply = decode(self.players.play(part, *message, self._check), f"the reply of part {part}")
+        if ERROR in reply:
+            raise ConfigError(str(reply[ERROR]))
+        if NEEDS_STATES in reply:
+            raise PlayerLost("the player has other games")
+        return reply
+
+    def _fetch(self) -> None:
+        """Ask the players for the states of their games, which the world needs now."""
+        message = None, encode({SAVE: self.played})
+        replies = self._results([in_thread(self._reply, part, message) for part in range(len(self.rows))])
+        for part, reply in enumerate(replies):
+            self._take_states(part, reply)
+
+    def _take_states(self, part: int, reply: Tree) -> None:
+        """A player that is lost from now on is replaced from these states."""
+        states = self.world.parts_played[self.rows[part].start].states = reply["states"]
+        self.past[part] = [self._games(part, states)]
 
     def _check(self) -> None:
         """While a thread waits: raises StopRequested, or Dropped where the rollout was given up."""
@@ -151,6 +195,17 @@ class RemoteCollector(ThreadCollector):
         self.jobs = []
         if not jobs:
             return
+        replies = self._results(jobs)
+        self.played = self.submissions
+        for rows, reply in zip(self.rows, replies):
+            self._take(rows, reply)
+        for part, reply in enumerate(replies):
+            self.past[part].append(self.newest[part])
+            if "states" in reply:
+                self._take_states(part, reply)
+
+    def _results(self, jobs: Sequence[Future[Tree]]) -> list[Tree]:
+        """The replies of all parts; where one fails, the other threads give up."""
         replies: list[Tree] = []
         try:
             while wait(jobs, POLL_SECONDS, FIRST_EXCEPTION).not_done and not any(map(_failed, jobs)):
@@ -162,9 +217,7 @@ class RemoteCollector(ThreadCollector):
             self.dropping = len(replies) < len(jobs)  # the other threads need not wait for their players
             if self.dropping:
                 self._end(jobs)
-        for rows, reply in zip(self.rows, replies):
-            self._take(rows, reply)
-        self.played = self.submissions
+        return replies
 
     def _end(self, jobs: Sequence[Any]) -> None:
         """Wait until the threads have given up, unless one waits for a machine that has vanished."""
@@ -186,8 +239,8 @@ class RemoteCollector(ThreadCollector):
             results = {name: stored_array(reply["results"], name, getattr(world.view, name)[rows])
                        for name in RESULTS}
             counters = {str(name): stored_int(reply["counters"], name) for name in reply["counters"]}
-            world.store(rows, PlayedPart(reply["states"], reply["slot"], results, counters,
-                                         stored_texts(reply, "bands")))
+            bands = stored_texts(reply, "bands")
+            world.store(rows, PlayedPart(None, reply["slot"], results, counters, bands))
             for name, state in self.play_states.items():
                 state.load_results(reply["play"][name], rows)
         except (KeyError, TypeError, ValueError) as error:

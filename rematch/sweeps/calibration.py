@@ -34,8 +34,9 @@ from rematch.evaluation.statistics import student, wilson
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import Run
 from rematch.storage.run_lock import RunLock
-from rematch.sweeps.plan import SETTINGS, Configure, Plan, cell_name, choose_jobs, make_plan
-from rematch.sweeps.processes import Children, Task
+from rematch.sweeps.plan import SETTINGS, Configure, Plan, cell_name, make_plan
+from rematch.sweeps.processes import Task
+from rematch.sweeps.run_place import Limits, RunPlace, run_place
 from rematch.training import recipes
 
 FILE, RESULT = "calibration.yaml", "calibration.json"
@@ -185,33 +186,33 @@ class Calibration:
         grid: dict[str, tuple[str, ...]] = {self.request.key: (text,)}
         return make_plan(self.folder, self.request.recipe, self.request.seeds, grid, self.configure)
 
-    def run(self, jobs: int | None, stop: StopRequest) -> None:
+    def run(self, place: RunPlace, jobs: int | None, stop: StopRequest) -> None:
         """Measure the ends of the range, then values inside the bracket, until it is narrow enough."""
         request = self.request
         for value in (request.low, request.high):
-            if not self.measure(value, jobs, stop):
+            if not self.measure(value, place, jobs, stop):
                 return
         for _ in range(request.rounds):
             pair = bracket(self.points)
             if pair is None or self.done(pair):
                 return
             inside = next_value(*pair, self.whole)
-            if inside is None or not self.measure(inside, jobs, stop):
+            if inside is None or not self.measure(inside, place, jobs, stop):
                 return
 
     def done(self, pair: tuple[Point, Point]) -> bool:
         precise = any(abs(point.mean - self.request.target) <= self.request.precision for point in pair)
         return precise or pair[1].value - pair[0].value <= self.request.width
 
-    def measure(self, value: float, jobs: int | None, stop: StopRequest) -> bool:
+    def measure(self, value: float, place: RunPlace, jobs: int | None, stop: StopRequest) -> bool:
         """Train all seeds at a value; False where that was not finished."""
         plan = self.plan(value)
-        number, need, _ = choose_jobs(plan, jobs)
         tasks = plan.tasks()
-        self.log(f"{self.request.key} = {value:g}: {len(tasks)} runs, {number} at a time")
+        sizes = place.sizes(plan.configs, len(tasks), jobs)
+        self.log(f"{self.request.key} = {value:g}: {len(tasks)} runs, {sizes[0]} at a time")
         values = 2 + self.request.rounds  # at most
         with PROGRESS.part(len(self.points) / values, (len(self.points) + 1) / values):
-            Children(tasks, number, need, self.log).run(stop)
+            place.children(plan.configs, tasks, sizes, self.log).run(stop)
         self.failed = next((f"{task.name}: {task.why}" for task in tasks if task.state == "failed"), "")
         if self.failed or not all(task.state == "finished" for task in tasks):
             return False
@@ -284,7 +285,7 @@ def open_folder(request: Request, folder: Path, config: Config) -> None:
 
 
 def calibrate(
-    request: Request, folder: Path, configure: Configure, jobs: int | None, minutes: float | None, log: Log
+    request: Request, folder: Path, configure: Configure, limits: Limits, log: Log
 ) -> dict[str, Any]:
     """Train until the value is found, or until a stop; the result as JSON values.
 
@@ -294,8 +295,8 @@ def calibrate(
     open_folder(request, folder, configure([]))
     lock = RunLock(folder)
     try:
-        with StopRequest(minutes) as stop:
-            calibration.run(jobs, stop)
+        with run_place(limits.cluster) as place, StopRequest(limits.minutes) as stop:
+            calibration.run(place, limits.jobs, stop)
             result = summary(request, calibration.points, calibration.steps)
             result |= {"failed": calibration.failed, "stopped": stop.reason or ""}
             text = json.dumps(without_stop(result), indent=1) + "\n"

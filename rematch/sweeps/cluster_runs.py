@@ -10,14 +10,13 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rematch.cluster import folder_copy
-from rematch.cluster.connection import Cluster, ClusterError
+from rematch.cluster.connection import Cluster
+from rematch.cluster.driver import ClusterError
 from rematch.cluster.node_report import ERROR, describe
-from rematch.cluster.rollout_actors import RayErrors
 from rematch.cluster.run_actor import RunActor
 from rematch.core.arrays import Tree
 from rematch.core.errors import ConfigError
@@ -41,9 +40,8 @@ class RemoteRun:
 
     def __init__(self, cluster: Cluster, task: Task, options: dict[str, Any], top: Path,
                  log: Callable[[Task, str], None]) -> None:
-        self.cluster, self.ray, self.task = cluster, cluster.ray, task
+        self.cluster, self.task = cluster, task
         self.options, self.top, self.log = options, top, log
-        self.kind = self.ray.remote(RunActor)
         self.code: int | None = None
         self.lost, self.signal = 0, 0
         task.folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -56,32 +54,33 @@ class RemoteRun:
         name = os.path.relpath(task.folder, self.top)
         words = ["resume", f"{{TOP}}/{name}"] if task.started else [
             word.replace(str(self.top), "{TOP}") for word in task.command]
-        beside = {"files": folder_copy.whole_files(self.top, ["settings.yaml"]), "removed": []}
+        named = [Path(word.partition("=")[2] or word) for word in task.command]
+        files = [str(path.relative_to(self.top)) for path in named
+                 if path.is_relative_to(self.top) and path.is_file()]
+        beside = {"files": folder_copy.whole_files(self.top, files), "removed": []}
         order = {"machine": describe(), "folder": name, "beside": beside,
                  "command": [*words, *user_code.child_flags()],
                  "run": folder_copy.whole(task.folder), "threads": max(1, int(self.options["num_cpus"]))}
-        self.actor = self.kind.options(**self.options).remote()
-        self.reply = self.actor.start.remote(self.ray.put(encode(order)))
+        self.actor = self.cluster.actor(RunActor, self.options)
+        self.reply = self.actor.call("start", encode(order))
         self.started, self.since = False, time.monotonic()
 
     def poll(self) -> int | None:
         """Take the changes that have arrived; the exit code once the run has ended."""
         if self.code is None:
             try:
-                with RayErrors(self.cluster):
-                    self._take()
-                    self.cluster.check()
+                self._take()
+                self.cluster.check()
             except PlayerLost as lost:
                 self._move(str(lost))
         return self.code
 
     def _take(self) -> None:
-        ready, _ = self.ray.wait([self.reply], timeout=0)
-        if not ready:
+        if not self.reply.done():
             if self.started and time.monotonic() - self.since > PATIENCE:
                 raise PlayerLost(f"no answer for {PATIENCE:.0f} seconds")
             return
-        reply = decode(self.ray.get(self.reply), "the reply of a run")
+        reply = decode(self.reply.result(), "the reply of a run")
         self.since = time.monotonic()
         if self.started:
             self._store(reply)
@@ -92,16 +91,16 @@ class RemoteRun:
             self.log(self.task, f"runs on node {reply['node']} (process {reply['process']})")
             self.started = True
             if self.signal:
-                self.actor.stop.remote(self.signal)
+                self.actor.call("stop", self.signal)
         if self.code is None:
-            self.reply = self.actor.changes.remote(SYNC_SECONDS)
+            self.reply = self.actor.call("changes", SYNC_SECONDS)
 
     def _store(self, reply: Tree) -> None:
         folder_copy.apply(self.task.folder, reply["run"])
         with self.task.output.open("ab") as file:
             file.write(reply["output"].tobytes())
         if "code" in reply:
-            self.actor.remove.remote()
+            self.actor.call("remove")
             self._end(int(reply["code"]))
 
     def _end(self, code: int) -> None:
@@ -115,19 +114,16 @@ class RemoteRun:
             self._end(1)
             raise ConfigError(f"{self.task.name} lost {self.lost} nodes: {reason}")
         self.log(self.task, f"lost its node ({reason}): it continues on another one")
-        with suppress(Exception):  # a dead actor
-            self.ray.kill(self.actor)
+        self.actor.kill()
         self._start()
 
     def terminate(self) -> None:
         self.signal = signal.SIGTERM
         if self.started and self.code is None:
-            self.actor.stop.remote(int(signal.SIGTERM))
+            self.actor.call("stop", int(signal.SIGTERM))
 
     def kill(self) -> None:
-        if self.cluster.answers:  # else the call would wait for a head that has vanished
-            with suppress(Exception):  # a dead actor
-                self.ray.kill(self.actor)
+        self.actor.kill()
         if self.code is None:
             self._end(-signal.SIGKILL)
 
@@ -140,13 +136,14 @@ class ClusterChildren(Children):
     """Runs of a sweep as actors; Ray places them where processors, memory and GPUs are free."""
 
     def __init__(
-        self, cluster: Cluster, config: Config, tasks: Sequence[Task], jobs: int, need: int,
+        self, cluster: Cluster, configs: Sequence[Config], tasks: Sequence[Task], jobs: int, need: int,
         log: Callable[[str], None],
     ) -> None:  # fmt: skip
         super().__init__(tasks, jobs, need, log)
         self.cluster = cluster
-        self.options = {"num_cpus": config.threads, "memory": need, "max_concurrency": 4,
-                        "num_gpus": int(_on_gpu(config)), "scheduling_strategy": "SPREAD"}
+        self.options = {"num_cpus": max(config.threads for config in configs), "memory": need,
+                        "max_concurrency": 4, "num_gpus": int(any(map(_on_gpu, configs))),
+                        "scheduling_strategy": "SPREAD"}
 
     def fits(self) -> bool:
         return True
@@ -172,7 +169,7 @@ def _on_gpu(config: Config) -> bool:
 
 
 def choose_jobs(
-    cluster: Cluster, configs: Sequence[Config], seeds: Sequence[int], jobs_flag: int | None
+    cluster: Cluster, configs: Sequence[Config], runs: int, jobs_flag: int | None
 ) -> tuple[int, int, str]:
     """Runs at a time, bytes of memory of each, and a line about both; refuses runs that fit on no node."""
     need = max(memory_estimate.process_bytes(config) for config in configs)
@@ -184,5 +181,5 @@ def choose_jobs(
     if not fitting:
         raise ConfigError(f"{size}: no node of the cluster at {cluster.name} has that")
     places = sum(min(int(node["CPU"]) // threads, int(node["memory"]) // need) for node in fitting)
-    jobs = min(len(configs) * len(seeds), places if jobs_flag is None else jobs_flag)
+    jobs = min(runs, places if jobs_flag is None else jobs_flag)
     return jobs, need, f"{jobs} at a time on {len(nodes)} nodes; {size}"

@@ -24,21 +24,19 @@ from pathlib import Path
 from typing import Any
 
 import rematch
-from rematch.cluster.connection import connected
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.settings import strict_yaml
-from rematch.core.system import system_memory
 from rematch.core.system.interrupts import StopRequest
 from rematch.reporting import sweep_text
 from rematch.reporting.console import Console
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import CONFIG_FILE, Run
 from rematch.storage.run_lock import LOCK_FILE, RunLock
-from rematch.sweeps import cluster_runs
-from rematch.sweeps.processes import WARNING, Children, Task, gib
+from rematch.sweeps.processes import WARNING, Task
 from rematch.sweeps.results import seed_means, seed_result
+from rematch.sweeps.run_place import RunPlace, Sizes, run_place
 from rematch.training import memory_estimate, recipes
 from rematch.training.config import start_notes
 from rematch.training.setup import RunSetup
@@ -69,6 +67,10 @@ class Plan:
     seeds: tuple[int, ...]
     grid: dict[str, tuple[str, ...]]
     cells: tuple[Cell, ...]
+
+    @property
+    def configs(self) -> list[Config]:
+        return [cell.config for cell in self.cells]
 
     def tasks(self) -> list[Task]:
         tasks = []
@@ -152,26 +154,6 @@ def make_plan(folder: Path, recipe: str, seeds: tuple[int, ...], grid: dict[str,
         memory_estimate.check(config)
         cells[name] = Cell(name, values, config)
     return Plan(recipe, folder, seeds, grid, tuple(cells.values()))
-
-
-def choose_jobs(plan: Plan, jobs_flag: int | None) -> tuple[int, int, str]:
-    """Runs at a time, bytes of memory of each, and a line about both; refuses too many runs."""
-    need = max(memory_estimate.process_bytes(cell.config) for cell in plan.cells)
-    free = system_memory.available_bytes()
-    threads = max(cell.config.threads for cell in plan.cells)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    runs, fitting = len(plan.cells) * len(plan.seeds), free // need
-    jobs = min(runs, max(1, cores // threads) if jobs_flag is None else jobs_flag)
-    size = f"a run needs about {gib(need)} GiB of memory, {gib(free)} GiB are free"
-    if not fitting:
-        raise ConfigError(f"{size}: expected smaller runs, or more memory")
-    if jobs_flag is not None and jobs > fitting:
-        raise ConfigError(f"--jobs = {jobs_flag}: {size}, enough for {fitting}; expected --jobs {fitting} or "
-                          "fewer")
-    jobs = min(jobs, fitting)
-    crowded = "; they compete for the cores" if jobs > 1 and jobs * threads > cores else ""
-    each = f"{threads} thread{'s' if threads > 1 else ''} each, on {cores} cores"
-    return jobs, need, f"{jobs} at a time, {each}{crowded}; {size}"
 
 
 # --- the folder -------------------------------------------------------------------------------------------
@@ -305,22 +287,16 @@ def run(
     """
     read_metadata(plan)  # refuses another sweep before anything is started
     refuse_foreign(plan)
-    words = (log, command)
-    if cluster is None:
-        sizes = choose_jobs(plan, jobs_flag)
-        return _run(plan, sizes, minutes, words, lambda tasks: Children(tasks, *sizes[:2], log))
-    configs = [cell.config for cell in plan.cells]
-    with connected(cluster) as nodes:
-        sizes = cluster_runs.choose_jobs(nodes, configs, plan.seeds, jobs_flag)
-        return _run(plan, sizes, minutes, words, lambda tasks: cluster_runs.ClusterChildren(
-            nodes, configs[0], tasks, *sizes[:2], log))
+    with run_place(cluster) as place:
+        sizes = place.sizes(plan.configs, len(plan.cells) * len(plan.seeds), jobs_flag)
+        return _run(plan, place, sizes, minutes, (log, command))
 
 
 def _run(
-    plan: Plan, sizes: tuple[int, int, str], minutes: float | None, words: tuple[Callable[[str], None], str],
-    make_children: Callable[[Sequence[Task]], Children],
+    plan: Plan, place: RunPlace, sizes: Sizes, minutes: float | None,
+    words: tuple[Callable[[str], None], str],
 ) -> dict[str, Any]:  # fmt: skip
-    """Train all runs; sizes: runs at a time, bytes of each, a line about both; words: log and command."""
+    """Train all runs; words: log and command."""
     line, (log, command) = sizes[2], words
     old = read_metadata(plan)
     with atomic_files.os_errors_as_run_error(f"{plan.folder} cannot be made"):
@@ -336,7 +312,7 @@ def _run(
             for note in start_notes(cell.config, RunSetup(cell.config).spec):
                 log(f"note on {cell.name or 'every run'}: {note.removeprefix('note: ')}")
         with StopRequest(minutes) as stop:
-            children = make_children(tasks)
+            children = place.children(plan.configs, tasks, sizes, log)
             if finished := len(tasks) - len(children.todo):
                 log(f"{finished} of them finished earlier")
             children.run(stop)

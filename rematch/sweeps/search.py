@@ -16,10 +16,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rematch.cluster.place import RemotePlace
+from rematch.cluster.request import ClusterRequest, place_of
 from rematch.core import config as settings
 from rematch.core import rng
 from rematch.core.errors import ConfigError, NotInstalled
@@ -107,6 +109,7 @@ class Plan:
     confirm: int
     seed: int
     configure: Configure
+    place: RemotePlace | None = None  # where training games are played; None: here
 
     def identity(self) -> dict[str, Any]:
         """What must be equal when a search goes on; the numbers of trials and of fresh seeds may grow."""
@@ -144,12 +147,13 @@ def search(
     changes: Mapping[str, Any] | None = None,
     folder: Path | str | None = None,
     minutes: float | None = None,
+    cluster: ClusterRequest | None = None,
 ) -> SearchResult:
     """Search settings of a recipe with Optuna; `over` is {"ppo.lr": "1e-4..1e-2:log"} or such texts.
 
     Each trial trains `seeds` seeds and is stopped at an evaluation where it is worse than most others there.
     The best trial is trained again on `confirm` fresh seeds, beside the recipe itself. The same call again
-    continues a search that was stopped or killed.
+    continues a search that was stopped or killed. `cluster`: actors of a Ray cluster play the training games.
     """
     texts = [f"{key}={value}" for key, value in over.items()] if isinstance(over, Mapping) else list(over)
 
@@ -158,7 +162,7 @@ def search(
 
     target = Path(folder) if folder is not None else usual_folder(recipe)
     return run(make_plan(recipe, target, texts, configure, objective=objective, trials=trials, seeds=seeds,
-                         confirm=confirm, seed=seed), minutes)
+                         confirm=confirm, seed=seed), minutes, cluster)
 
 
 def usual_folder(recipe: str) -> Path:
@@ -186,8 +190,13 @@ def make_plan(
                 trials=trials, seeds=seeds, confirm=confirm, seed=seed, configure=configure)
 
 
-def run(plan: Plan, minutes: float | None = None) -> SearchResult:
+def run(plan: Plan, minutes: float | None = None, cluster: ClusterRequest | None = None) -> SearchResult:
     """Search until all trials have ended, then confirm; the table so far where it is stopped."""
+    with place_of(cluster) as place:
+        return _run(replace(plan, place=place), minutes)
+
+
+def _run(plan: Plan, minutes: float | None) -> SearchResult:
     with atomic_files.os_errors_as_run_error(f"{plan.folder} cannot be made"):
         refuse_other(plan)
         plan.folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -318,7 +327,7 @@ def train_seeds(
     out = []
     for seed in seeds:
         config = plan.configure([*flags(values), f"--seed={seed}"])
-        out.append(advance(plan.run_folder(values, seed), config, evaluations, stop))
+        out.append(advance(plan.run_folder(values, seed), config, evaluations, stop, plan.place))
     return out
 
 

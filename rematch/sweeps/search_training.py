@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from rematch.cluster.place import RemotePlace
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.recording import EpisodeRecording
@@ -40,7 +41,9 @@ def evaluation_count(config: Config) -> int:
     return max(1, -(-(config.iterations - config.start_iteration) // every))
 
 
-def advance(folder: Path, config: Config, evaluations: int, stop: StopRequest) -> list[dict[str, Any]]:
+def advance(
+    folder: Path, config: Config, evaluations: int, stop: StopRequest, place: RemotePlace | None = None
+) -> list[dict[str, Any]]:
     """Start or continue a run until it has this number of evaluations, or to its end; its evaluations.
 
     StopRequested where the search must stop; the run is saved.
@@ -49,7 +52,7 @@ def advance(folder: Path, config: Config, evaluations: int, stop: StopRequest) -
     if started and len(rows := finished_rows(folder, config)) >= evaluations:
         return rows[:evaluations]
     with Run.open(folder, write=True) if started else Run.create(folder, settings.to_yaml(config)) as run:
-        trainer, checkpoint = Trainer(config), run.load() if started else None
+        trainer, checkpoint = Trainer(config, place=place), run.load() if started else None
         if checkpoint is not None:
             try:
                 trainer.load_state_dict(checkpoint.parts)
@@ -65,8 +68,12 @@ def advance(folder: Path, config: Config, evaluations: int, stop: StopRequest) -
         def reached() -> bool:
             return stop() or (len(run.history) >= evaluations and not clock.evaluation_pending)
 
-        trainer.start(resumed=started)
-        loop(trainer, reached)
+        try:
+            trainer.start(resumed=started)
+            loop(trainer, reached)
+        finally:
+            if place is not None:
+                place.close()
         if stop():
             raise StopRequested(stop.reason)
         return run.history

@@ -14,6 +14,7 @@ from rematch.reporting.result import Block, Result, Table
 from rematch.sweeps import calibration
 from rematch.sweeps.calibration import Request, check_key, check_role
 from rematch.sweeps.plan import read_seeds
+from rematch.sweeps.run_place import Limits
 from rematch.training import recipes
 from rematch.verbs.arguments import Log, silent
 from rematch.worlds import registry
@@ -87,6 +88,7 @@ class CalibrationOptions:
     rounds: int | None = None  # values inside the range, at most; 8
     jobs: int | None = None  # runs at a time; as many as cores and memory allow
     minutes: float | None = None  # stop after this time; no limit
+    cluster: str | None = None  # ray, or ray://HOST:PORT: the runs are trained on the nodes of a Ray cluster
 
 
 def calibrate(
@@ -108,5 +110,6 @@ def calibrate(
 
     request = make_request(configure([]), recipe, values | {"by": by})
     where = Path(folder) if folder is not None else calibration.usual_folder(recipe, request.key)
-    result = calibration.calibrate(request, where, configure, chosen.jobs, chosen.minutes, log)
+    limits = Limits(chosen.jobs, chosen.minutes, chosen.cluster)
+    result = calibration.calibrate(request, where, configure, limits, log)
     return CalibrationResult(result)

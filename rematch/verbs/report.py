@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rematch.cluster.request import ClusterRequest
 from rematch.core.errors import CodeNotAllowed, ConfigError
 from rematch.reporting import run_summary
+from rematch.reporting.html import run_payoff
 from rematch.storage.run_folder import Run
 from rematch.sweeps import status as sweep_status
 from rematch.training.recipes import stored_config
@@ -45,24 +47,39 @@ class Report(NamedTuple):
 
 def report(
     runs: Path | str | Sequence[Path | str], out: Path | str | None = None, games: int | None = None,
-    log: Log = silent, quick: bool = False,
+    log: Log = silent, quick: bool = False, cluster: ClusterRequest | None = None,
 ) -> Report:
     """Write the page about a run, about several runs, or about the runs of a sweep.
 
     `games` is the number of games of each match between past policies. The page of one run goes into its
     folder, that of several into the current one. Only a page that Rematch wrote is ever overwritten. With
-    `quick` no games are played: a payoff matrix is on the page only where an earlier report stored it.
+    `quick` no games are played: a payoff matrix is on the page only where an earlier report stored it. With
+    `cluster` the actors of a Ray cluster play them.
     """
     if quick and games is not None:
         raise ConfigError("--games has no effect with --quick: no games are played")
+    if quick and cluster is not None:
+        raise ConfigError("--cluster has no effect with --quick: no games are played")
     if games is not None:
         check_integer("games", games, 1, MOST_GAMES)
     names = [runs] if isinstance(runs, Path | str) else list(runs)
     folders = [folder for name in names for folder in run_folders(folder_of(name))]
     for folder in folders:
         refuse_unknown_code(folder)
+    if cluster is not None:
+        play_on(cluster, folders, games, log)
     page, facts = run_summary.report(folders, out, games, log, quick)
     return Report(page, facts)
+
+
+def play_on(cluster: ClusterRequest, folders: Sequence[Path], games: int | None, log: Log) -> None:
+    """Play and store the payoff matrices of all runs on a cluster; the report reads them."""
+    from rematch.verbs.on_cluster.match_shards import match_shards
+
+    with match_shards(cluster) as shards:
+        assert shards is not None
+        for folder in folders:
+            run_payoff.matrix_of(folder, games, log, shards.of_matrix)
 
 
 def refuse_unknown_code(folder: Path) -> None:

@@ -22,6 +22,7 @@ from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.evaluation.text import clean
 from rematch.reporting import run_summary, untrusted_folder
+from rematch.reporting.html.run_payoff import stored_matrix
 from rematch.reporting.untrusted_folder import Unreadable
 from rematch.storage import policy_files
 from rematch.storage.run_folder import PAST_FOLDER
@@ -280,7 +281,7 @@ def films(folder: Path) -> dict[str, str]:
 
 def summary(folder: Path) -> Json:
     """The facts of the report that the page shows."""
-    matrix = run_summary.stored_matrix(folder)
+    matrix = stored_matrix(folder)
     # the page reads metrics.jsonl for its curves
     facts = run_summary.facts(folder, matrix, from_metrics=False)
     keys = ("title", "label", "game", "seed", "verdict", "findings", "evaluations", "table", "returns",

@@ -24,7 +24,8 @@ def start_payoff(data: RunData, request: Request, body: Json) -> Json:
 
 def payoff_job(request: Json, progress: Progress) -> Json:
     """The job itself, in the child process; it writes nothing."""
-    from rematch.reporting.run_summary import matrix_facts, matrix_of
+    from rematch.reporting.html.run_payoff import matrix_of
+    from rematch.reporting.run_summary import matrix_facts
 
     progress("loading the past policies")
     with PROGRESS.shown_by(lambda share, text: progress(f"{100 * share:.0f} %")):

@@ -1,13 +1,13 @@
 """Games that are played elsewhere: their states are here as bytes, whichever process steps them.
 
 A RemoteWorld has a twin in this process, from which it takes its spec, its first games and its checks. The
-states that came back from the last rollout are loaded into the twin only when a caller asks for more than
-those bytes: loading a game may be as dear as playing it.
+states after the last rollout are fetched only when a caller asks for them, and loaded into the twin only when
+it asks for more than those bytes: loading a game may be as dear as playing it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ WITHOUT_STATES = frozenset({"library", "title", "set_capture_rule", "config"})  
 class PlayedPart:
     """What a rollout left in some games."""
 
-    states: Bytes  # [n, S]
+    states: Bytes | None  # [n, S]; None: they are where the games were played
     slot: Ints  # [n, seats]
     results: dict[str, NDArray[Any]]  # RESULTS: name -> [n] or [n, seats]
     counters: dict[str, int]
@@ -80,6 +80,7 @@ class RemoteWorld:
         self.view: Any = RemoteView(self)
         self.parts_played: dict[int, PlayedPart] = {}  # first game -> its part; empty: the twin is newest
         self.twin_is_newest = True
+        self.fetch: Callable[[], None] = lambda: None  # sets the states of all parts that were played
 
     def store(self, games: slice, part: PlayedPart) -> None:
         """Take the games of one part after a rollout. The collector stores all parts, or none."""
@@ -97,7 +98,9 @@ class RemoteWorld:
     def newest_states(self) -> Bytes:
         """[N, S] of all games."""
         parts = [self.parts_played[start] for start in sorted(self.parts_played)]
-        return np.concatenate([part.states for part in parts])
+        if any(part.states is None for part in parts):
+            self.fetch()
+        return np.concatenate([part.states for part in parts if part.states is not None])
 
     def load_twin(self) -> None:
         """Load the newest states into the twin, which then steps from there like any world."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from rematch.cli.main import main
 from rematch.cluster import connection
-from rematch.cluster.connection import ClusterError, check_address, connected, prepare, refusal
+from rematch.cluster.connection import check_address, connected, prepare, refusal
+from rematch.cluster.driver import ClusterError
 from rematch.cluster.node_report import describe, differences, level
 from rematch.core.errors import ConfigError, NotInstalled
 
@@ -54,13 +56,9 @@ def test_cluster_elsewhere_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_own_cluster_gets_a_random_token() -> None:
-    import os
-
-    prepare(one_machine=True, own_token=True)
-    first = os.environ.pop("RAY_AUTH_TOKEN")
-    prepare(one_machine=True, own_token=True)
-    assert len(first) == 64 and first != os.environ["RAY_AUTH_TOKEN"]
-    assert os.environ["RAY_AUTH_MODE"] == "token"
+    first, second = (prepare(one_machine=True, own_token=True) for _ in range(2))
+    assert len(first["RAY_AUTH_TOKEN"]) == 64 and first["RAY_AUTH_TOKEN"] != second["RAY_AUTH_TOKEN"]
+    assert first["RAY_AUTH_MODE"] == "token" and "RAY_AUTH_TOKEN" not in os.environ
 
 
 def test_closed_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,6 +95,23 @@ def test_eval_in_shards_prints_the_same_table(nodes: Any, local: Path) -> None:
     there = rematch([*words, "--cluster", "ray"], RAY_ADDRESS=nodes.environment["RAY_ADDRESS"])
     assert here.returncode == there.returncode == 0, there.stderr
     assert here.stdout == there.stdout and '"games": 31' in here.stdout
+
+
+def test_payoff_matrix_of_a_report_is_the_same(nodes: Any, local: Path, tmp_path: Path) -> None:
+    environment = {"RAY_ADDRESS": nodes.environment["RAY_ADDRESS"]}
+    for name, words, variables in (("here", [], {}), ("there", ["--cluster", "ray"], environment)):
+        shutil.copytree(local, tmp_path / name)
+        rematch(["report", str(tmp_path / name), "--games", "9", *words], **variables).check_returncode()
+    assert (tmp_path / "here/payoff.json").read_bytes() == (tmp_path / "there/payoff.json").read_bytes()
+
+
+def test_wrong_token_is_one_line(nodes: Any, local: Path) -> None:
+    words = ["eval", str(local), "--games", "31", "--json", "--cluster"]
+    for address in ("ray", nodes.address):
+        done = rematch([*words, address], RAY_ADDRESS=nodes.environment["RAY_ADDRESS"],
+                       RAY_AUTH_TOKEN="f" * 64)
+        assert done.returncode == 2 and done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1 and "token" in done.stderr, done.stderr
 
 
 def test_too_many_actors_are_one_line(nodes: Any, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from rematch.cli import main
 from rematch.core.errors import ConfigError
 from rematch.evaluation.text import verdict_text
 from rematch.reporting.html import strength_sections
-from rematch.reporting.run_summary import MATRIX, gather, report, stored_matrix
+from rematch.reporting.html.run_payoff import MATRIX, stored_matrix
+from rematch.reporting.run_summary import gather, report
 from rematch.reporting.seed_groups import groups
 
 __all__ = ["refused"]

@@ -11,6 +11,7 @@ from support.trainers import resume_run, start_run
 
 from rematch.core import config as settings
 from rematch.rehearsal.compare import differences
+from rematch.rollout.remote_collector import STATES_EVERY
 from rematch.training.recipes import configure
 
 SMALL: dict[str, Any] = {
@@ -43,14 +44,14 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_remote_collector_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
-    """With three parts; each player is lost in a third of its rollouts, before it plays or afterwards."""
+    """With three parts; each player is lost at a fifth of its messages, before it plays or afterwards."""
     recipe, changes = RUNS[name]
     if name == "openspiel":
         pytest.importorskip("pyspiel")
     config = settings.replace(configure(recipe), SMALL | changes)
     start_run(tmp_path / "threads", config)
     made: list[LocalPlayers] = []
-    start_run(tmp_path / "remote", config, place=local_place(3, 0.33, made))
+    start_run(tmp_path / "remote", config, place=local_place(3, 0.2, made))
     assert len(made) == 1 and made[0].lost >= 2 and len(made[0].workers) == 3
     assert differences(tmp_path / "threads", tmp_path / "remote") == []
 
@@ -67,8 +68,26 @@ def test_resume_with_another_number_of_parts_gives_the_same_bytes(tmp_path: Path
 
 
 def test_states_are_sent_once_where_no_player_is_lost(tmp_path: Path) -> None:
-    """After the first rollout each player has its games already."""
-    config = settings.replace(configure("pursuit"), SMALL | LEAGUE | {"stagger": 0})
+    """After the first rollout each player has its games already; they come back for a checkpoint only."""
+    config = settings.replace(configure("pursuit"), SMALL | LEAGUE | {
+        "stagger": 0, "save_every": 100, "evaluation.every": 100})
     made: list[LocalPlayers] = []
     start_run(tmp_path / "remote", config, place=local_place(2, 0.0, made))
-    assert made[0].calls == 2 * 5 and made[0].with_states == 2
+    assert made[0].with_states == 2  # loaded once by each of the two players
+    assert made[0].saved == 2 * 1  # for the checkpoint at the end
+    assert made[0].calls == 2 * (5 + 1 + 1)
+
+
+@pytest.mark.parametrize("recipe", ["pursuit", "tiny"])
+def test_lost_player_plays_all_rollouts_since_the_newest_states_again(recipe: str, tmp_path: Path) -> None:
+    """Without a checkpoint in between the newest states are up to STATES_EVERY rollouts old."""
+    name = "gameboy" if recipe == "tiny" else recipe
+    rollouts = 2 * STATES_EVERY + 3
+    games, steps = (5, 16) if recipe == "tiny" else (10, 12)
+    config = settings.replace(configure(recipe), SMALL | RUNS[name][1] | {
+        "save_every": 100, "total_steps": games * steps * rollouts, "evaluation.every": 100})
+    start_run(tmp_path / "threads", config)
+    made: list[LocalPlayers] = []
+    start_run(tmp_path / "remote", config, place=local_place(2, 0.1, made))
+    assert made[0].lost >= 2 and made[0].calls > 2 * rollouts + 4 * made[0].lost
+    assert differences(tmp_path / "threads", tmp_path / "remote") == []

@@ -9,7 +9,7 @@ import numpy as np
 
 from rematch.cluster.place import RemotePlace
 from rematch.cluster.rollout_actors import RolloutActor
-from rematch.rollout.remote_collector import PlayerLost
+from rematch.rollout.remote_collector import LOAD, SAVE, PlayerLost
 from rematch.storage.tree_bytes import decode
 from rematch.training.setup import RunSetup
 
@@ -21,7 +21,8 @@ class LocalPlayers:
         self.orders = orders
         self.workers = [self._worker(order) for order in orders]
         self.chances = [np.random.default_rng([seed, part]) for part in range(len(orders))]
-        self.losses, self.lost, self.with_states, self.calls = losses, 0, 0, 0
+        self.losses, self.lost, self.calls = losses, 0, 0
+        self.with_states, self.saved = 0, 0  # messages that load games, and that save them
 
     @staticmethod
     def _worker(order: bytes) -> RolloutActor:
@@ -40,12 +41,16 @@ class LocalPlayers:
             self._lose(part)
         reply = self.workers[part].play(shared, message)
         self.calls += 1
-        self.with_states += b'"/states"' in message[:100_000]
+        self.with_states += LOAD in decode(message)
+        self.saved += SAVE in decode(message)
         if chance > 1 - self.losses / 2:
             self._lose(part)
         return reply
 
     def check(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
     def _lose(self, part: int) -> None:

@@ -26,6 +26,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.system import system_memory
 from rematch.storage.run_folder import lock_holder
 from rematch.sweeps import plan as sweeps
+from rematch.sweeps import run_place
 from rematch.training.config import ONLY_WARMUP
 
 __all__ = ["refused"]
@@ -191,7 +192,7 @@ def test_killed_child_is_reported(tmp_path: Path) -> None:
 def test_wrong_sweep_is_one_line(
         tmp_path: Path, refused: Runner, monkeypatch: pytest.MonkeyPatch, words: str, expected: str) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sweeps, "Children", None)
+    monkeypatch.setattr(run_place, "Children", None)
     assert expected in refused("sweep", *words.split())
     assert os.listdir(tmp_path) == []
 
@@ -200,7 +201,7 @@ def test_jobs_beyond_the_memory_are_refused(
         tmp_path: Path, refused: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four runs at once would run out of memory: refused before the first starts, with a number that fits."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sweeps, "Children", None)
+    monkeypatch.setattr(run_place, "Children", None)
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 600 << 20)
     words = ("sweep", "quick", "--seeds", "0-3", *flags(threads=1))
     assert refused(*words, "--jobs", "4") == ("--jobs = 4: a run needs about 0.16 GiB of memory, 0.59 GiB "
@@ -219,20 +220,23 @@ def test_jobs_by_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         return sweeps.make_plan(Path("x"), "quick", sweeps.read_seeds(seeds), made,
                                 lambda more: api.configure("quick", flags=[*flags(), *more]))
 
+    def jobs_of(made: sweeps.Plan, flag: int | None) -> run_place.Sizes:
+        return run_place.RunPlace().sizes(made.configs, len(made.tasks()), flag)
+
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 64 << 30)
-    assert sweeps.choose_jobs(plan(), None)[0] == 4
-    assert sweeps.choose_jobs(plan(seeds="0-2"), None)[0] == 3
-    assert sweeps.choose_jobs(plan("threads=1,64"), None)[0] == 1
-    jobs, _, line = sweeps.choose_jobs(plan(), 6)
+    assert jobs_of(plan(), None)[0] == 4
+    assert jobs_of(plan(seeds="0-2"), None)[0] == 3
+    assert jobs_of(plan("threads=1,64"), None)[0] == 1
+    jobs, _, line = jobs_of(plan(), 6)
     assert jobs == 6 and "6 at a time, 2 threads each, on 8 cores; they compete for the cores; " in line
     monkeypatch.setattr(system_memory, "available_bytes", lambda: 500 << 20)
-    assert 1 <= sweeps.choose_jobs(plan(), None)[0] <= 3  # chosen for the user: as many as fit
+    assert 1 <= jobs_of(plan(), None)[0] <= 3  # chosen for the user: as many as fit
 
 
 def test_folder_of_another_sweep_is_refused(
         undisturbed: Path, refused: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(undisturbed)
-    monkeypatch.setattr(sweeps, "Children", None)
+    monkeypatch.setattr(run_place, "Children", None)
     before = stamps(undisturbed)
     three = ("--name", "three")
     for words, expected in (

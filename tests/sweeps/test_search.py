@@ -94,7 +94,7 @@ def synthetic(monkeypatch: pytest.MonkeyPatch, noise: float = 0.05) -> list[tupl
     """Runs are a formula: the score is best at lr 0.01 and varies with the seed. Returns the calls."""
     calls: list[tuple[float, int, int]] = []
 
-    def advance(folder: Path, config: Any, evaluations: int, stop: Any) -> list[dict[str, Any]]:
+    def advance(folder: Path, config: Any, evaluations: int, stop: Any, place: Any) -> list[dict[str, Any]]:
         calls.append((config.ppo.lr, config.seed, evaluations))
         random = np.random.default_rng([config.seed, round(1e9 * config.ppo.lr)])
         level = 0.9 - 0.2 * abs(np.log10(config.ppo.lr) + 2) + noise * random.standard_normal()

@@ -165,8 +165,8 @@ def test_compiler_is_tried_and_not_only_found(tmp_path: Path, monkeypatch: pytes
 
 def test_download_is_announced_with_a_smaller_alternative() -> None:
     words, space = doctor.download("", "Linux", "x86_64")
-    assert "2.9 GB" in words and f"TORCH_INDEX={doctor.CPU_INDEX}" in words and space > 5
-    assert "300 MB" in doctor.download("https://host/cpu", "Linux", "x86_64")[0]
+    assert "3 GB" in words and f"TORCH_INDEX={doctor.CPU_INDEX}" in words and space > 5
+    assert "430 MB" in doctor.download("https://host/cpu", "Linux", "x86_64")[0]
     assert "CUDA" not in doctor.download("", "Darwin", "arm64")[0]
     assert doctor.warnings(changed(GOOD, suffix=".cpython-312-x86_64-linux-musl.so"), "Linux", "x86_64")
     assert not doctor.warnings(GOOD, "Linux", "x86_64")

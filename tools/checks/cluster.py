@@ -5,7 +5,8 @@
     python tools/checks/cluster.py faults               a hung actor, a restarted head, a killed client
     python tools/checks/cluster.py cost                 tools/checks/cluster_cost.py
 
-All nodes are processes of this machine on 127.0.0.1 (ray_nodes.py). Every file of a run must equal that of
+All nodes are processes of this machine: on 127.0.0.1 (ray_nodes.py), or with --namespaces on addresses of
+their own (ray_namespaces.py). Every file of a run must equal that of
 the run without a cluster, byte for byte (except timing.jsonl and the output of processes). --only names
 cases. Each result is printed, and appended to docs/results/data/cluster.jsonl with --record. Exit code 1:
 something differs.
@@ -30,6 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+from ray_namespaces import NamespaceNodes  # noqa: E402
 from ray_nodes import RayNodes  # noqa: E402
 
 from rematch.rehearsal.compare import comparable_files  # noqa: E402
@@ -48,11 +50,14 @@ CASES = {  # name -> command, without its folder
     "gymnasium": f"train gymnasium --games 16 --steps 16 --total_steps 20480 {SMALL}",
     "sweep": f"sweep quick --seeds 0-7 --games 64 --steps 16 --total_steps 51200 --stagger 24 {SMALL} "
              f"{LEAGUE}",
+    "calibrate": "calibrate quick --by world.capture_radius --range 0.2,2.0 --rounds 1 --seeds 0-2 "
+                 f"--games 64 --steps 16 --total_steps 30720 --stagger 24 {SMALL} {LEAGUE}",
 }  # fmt: skip
 TABLES = {  # name -> command that prints a table; RUN is the run of the case pursuit
     "eval": "eval RUN --games 101 --json",
     "tournament": "tournament beasty @beasty queue random noisy --games 60 --json",
 }
+WHOLE_RUNS = ("sweep", "calibrate")  # cases that train whole runs on the nodes
 ACTORS = (1, 2, 4)
 
 
@@ -69,19 +74,19 @@ class Check:
         """The folder of a case without a cluster."""
         folder = self.top / "local" / case
         if not folder.exists():
-            jobs = ["--jobs", "1"] if case == "sweep" else []
+            jobs = ["--jobs", "1"] if case in WHOLE_RUNS else []
             started = time.monotonic()
             done = command([*CASES[case].split(), *jobs, "--name", str(folder)])
-            if done.returncode:
+            if done.returncode > int(case == "calibrate"):  # 1: the range does not contain the target
                 raise SystemExit(f"{case} fails without a cluster: {done.stderr[-2000:]}")
             print(f"{case}: {time.monotonic() - started:.1f} s without a cluster", flush=True)
         return folder
 
     def words(self, case: str, folder: Path, actors: int) -> list[str]:
         """The command of a case on the cluster."""
-        resumes = case != "sweep" and (folder / "config.yaml").exists()
+        resumes = case not in WHOLE_RUNS and (folder / "config.yaml").exists()
         first = ["resume", str(folder)] if resumes else [*CASES[case].split(), "--name", str(folder)]
-        return [*first, "--cluster", "ray", *(["--actors", str(actors)] if case != "sweep" else [])]
+        return [*first, "--cluster", "ray", *(["--actors", str(actors)] if case not in WHOLE_RUNS else [])]
 
     def report(self, entry: dict[str, Any], different: Sequence[str]) -> None:
         self.failures += bool(different)
@@ -126,12 +131,13 @@ def same(check: Check, nodes: RayNodes, cases: Sequence[str]) -> None:
     """Every case with 1, 2 and 4 actors; a sweep has as many runs at a time as nodes."""
     for case in [case for case in cases if case in CASES]:
         local = check.reference(case)
-        for actors in ACTORS if case != "sweep" else (len(nodes.nodes),):
+        for actors in ACTORS if case not in WHOLE_RUNS else (len(nodes.nodes),):
             folder, began = check.top / f"{actors}" / case, time.monotonic()  # a sweep's table has its name
             done = command(check.words(case, folder, actors), nodes.environment)
-            different = differences(local, folder) if done.returncode == 0 else [done.stderr[-500:]]
+            good = done.returncode <= int(case == "calibrate")
+            different = differences(local, folder) if good else [done.stderr[-500:]]
             check.report({"check": "same", "case": case, "actors": actors, "nodes": len(nodes.nodes),
-                          "seconds": round(time.monotonic() - began, 1),
+                          "addresses": nodes.addresses, "seconds": round(time.monotonic() - began, 1),
                           "files": len(comparable_files(local))}, different)
             shutil.rmtree(folder, ignore_errors=True)
     for name in [name for name in cases if name in TABLES]:
@@ -180,7 +186,8 @@ def kills(check: Check, nodes: RayNodes, cases: Sequence[str], count: int) -> No
                 nodes.add()
         failed = [] if child.returncode == 0 else [f"exit code {child.returncode}: {tail(check)}"]
         check.report({"check": "kills", "case": case, "actors": 3, "nodes": len(nodes.nodes), "kills": here,
-                      "seconds": round(time.monotonic() - began, 1)}, failed or differences(local, folder))
+                      "addresses": nodes.addresses, "seconds": round(time.monotonic() - began, 1)},
+                     failed or differences(local, folder))
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{killed} nodes killed in {number} runs, {check.failures} of which differ", flush=True)
 
@@ -198,7 +205,7 @@ def tail(check: Check) -> str:
 
 def faults(check: Check, nodes: RayNodes, cases: Sequence[str]) -> None:
     """A hung actor; a client that is killed and resumed with another number of actors; a restarted head."""
-    for case in [case for case in cases if case in CASES and case != "sweep"]:
+    for case in [case for case in cases if case in CASES and case not in WHOLE_RUNS]:
         local, log = check.reference(case), check.top / "kills.log"
         for fault in ("hung actor", "killed client", "restarted head"):
             folder, began = check.top / "faults", time.monotonic()
@@ -222,7 +229,7 @@ def faults(check: Check, nodes: RayNodes, cases: Sequence[str]) -> None:
                 nodes.add()
             failed = [] if codes[-1] == 0 else [f"exit codes {codes}: {tail(check)}"]
             check.report({"check": "faults", "case": case, "fault": fault, "exit_codes": codes, "line": line,
-                          "seconds": round(time.monotonic() - began, 1)},
+                          "addresses": nodes.addresses, "seconds": round(time.monotonic() - began, 1)},
                          failed or differences(local, folder))
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -240,6 +247,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--processors", type=int, default=2, help="processors that each node offers")
+    parser.add_argument("--namespaces", action="store_true", help="every node has a network of its own")
     parser.add_argument("--record", action="store_true", help=f"append results to {RECORDS.name}")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):  # also in the background: all nodes are ended
@@ -249,9 +257,10 @@ def main() -> int:
         if options.check == "cost":
             import cluster_cost
 
-            check.report({"check": "cost"} | cluster_cost.measure(Path(top)), [])
+            check.report({"check": "cost"} | cluster_cost.measure(), [])
             return 0
-        with RayNodes(options.nodes, options.processors) as nodes:
+        kind = NamespaceNodes if options.namespaces else RayNodes
+        with kind(options.nodes, options.processors) as nodes:
             if options.check == "same":
                 same(check, nodes, options.only)
             elif options.check == "kills":

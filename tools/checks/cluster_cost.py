@@ -1,14 +1,14 @@
 """What rollouts on actors cost: beside threads, by the number of actors, and a model for many machines.
 
 Called by `python tools/checks/cluster.py cost`. A rollout of the Game Boy (32 emulators) is played on threads
-and on actors of a cluster on the same processors, in turns. Seconds by the clock depend on what else the
-machine does; seconds of processor time hardly do, and count Ray's own processes too. The model takes the
-measured processor time and message sizes: m machines of ACTORS_PER_MACHINE processors, each with games of its
-own, take for a rollout
+and on as many actors of a cluster on the same processors, in turns, in blocks of BLOCK rollouts. Seconds by
+the clock depend on what else the machine does; seconds of processor time less, and count Ray's own processes
+too. The model takes the measured processor time and message sizes: m machines of ACTORS_PER_MACHINE
+processors, each with games of its own, take for a rollout
 
-    games / ACTORS_PER_MACHINE * seconds of a game + (m * bytes of the games + m * weights) / bandwidth
+    games / ACTORS_PER_MACHINE * seconds of a game + m * (weights + bytes of the games) / bandwidth
 
-The weights go to every machine and all rollouts come back over one network card: that of the learner.
+The weights go to every machine, and then all rollouts come back, over one network card: that of the learner.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from rematch.cluster.connection import Cluster, connected
 from rematch.cluster.place import RemotePlace
 from rematch.cluster.request import ClusterRequest, make_players
 from rematch.core import config as settings
-from rematch.rollout.remote_collector import PartPlayers
-from rematch.storage.tree_bytes import encode
+from rematch.rollout.remote_collector import STATES_EVERY, PartPlayers
 from rematch.training.recipes import configure
 from rematch.training.setup import RunSetup
 from rematch.training.trainer import Trainer
 
-CHANGES: dict[str, Any] = {"stagger": 0, "world.workers": 0, "explorers.games": 0, "threads": 2}
+CHANGES: dict[str, Any] = {"stagger": 0, "world.workers": 0, "explorers.games": 0}
 BANDWIDTHS = {"1 Gbit/s": 125e6, "10 Gbit/s": 1.25e9}  # bytes per second
 MACHINES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 ACTORS_PER_MACHINE = 8
+BLOCK = 2 * STATES_EVERY  # rollouts; states come back with every STATES_EVERY-th
 
 
 class CountedPlayers:
@@ -52,6 +52,9 @@ class CountedPlayers:
 
     def check(self) -> None:
         self.players.check()
+
+    def close(self) -> None:
+        self.players.close()
 
     def play(self, part: int, shared: Any, message: bytes, check: Any) -> bytes:
         reply = self.players.play(part, shared, message, check)
@@ -84,73 +87,69 @@ def processor_seconds(with_children: bool) -> float:
     return total
 
 
-def rollouts(trainer: Trainer, first: int, count: int, on_actors: bool = False) -> list[tuple[float, float]]:
-    """Seconds of each rollout by the clock, and of processor time; nothing is learned."""
-    seconds = []
-    for iteration in range(first, first + count):
+def rollouts(trainer: Trainer, first: int, on_actors: bool = False) -> tuple[float, float]:
+    """Seconds of a rollout by the clock, and of processor time, in a block of BLOCK; nothing is learned."""
+    clock, used = 0.0, 0.0
+    for iteration in range(first, first + BLOCK):
+        trainer.clock.iteration = iteration  # components do more before the first one
         trainer.before_rollout()
-        began, used = time.perf_counter(), processor_seconds(on_actors)
+        began, before = time.perf_counter(), processor_seconds(on_actors)
         trainer.setup.collect(iteration)
-        seconds.append((time.perf_counter() - began, processor_seconds(on_actors) - used))
-    return seconds
+        clock += time.perf_counter() - began
+        used += processor_seconds(on_actors) - before
+    return clock / BLOCK, used / BLOCK
 
 
-def measure(
-    top: Path, recipe: str = "small", counts: Sequence[int] = (1, 2, 4), rounds: int = 5
-) -> dict[str, Any]:
-    """Median seconds of a rollout on threads and on actors, and the model."""
-    config = settings.replace(configure(recipe), CHANGES)
-    local = Trainer(config)
-    rollouts(local, 0, 2)
-    results: dict[str, Any] = {"recipe": recipe, "games": config.games, "steps": config.steps,
-                               "rollouts": 2 * rounds, "processors": len(os.sched_getaffinity(0)),
+def measure(counts: Sequence[int] = (1, 2, 4), rounds: int = 5, recipe: str = "small") -> dict[str, Any]:
+    """Seconds of a rollout on threads and on actors, and the model."""
+    cores = len(os.sched_getaffinity(0))
+    results: dict[str, Any] = {"recipe": recipe, "rollouts": BLOCK * rounds, "processors": cores,
                                "load_average": round(os.getloadavg()[0], 1), "actors": {}}
     for actors in counts:
-        with connected("ray", max(actors, 2)) as cluster:
-            place = CountedPlace(cluster, actors)
+        config = settings.replace(configure(recipe), CHANGES | {"threads": min(actors, cores)})
+        results |= {"games": config.games, "steps": config.steps}
+        with connected("ray", max(actors, cores)) as cluster:
+            local, place = Trainer(config), CountedPlace(cluster, actors)
             remote = Trainer(config, place=place)
-            rollouts(remote, 0, 2)
-            counted = place.counted
-            counted.bytes = dict.fromkeys(counted.bytes, 0)
-            times: dict[str, list[tuple[float, float]]] = {"threads": [], "actors": []}
-            for number in range(rounds):  # in turns: other work on the machine hits both
-                times["threads"] += rollouts(local, 2 + 2 * number, 2)
-                times["actors"] += rollouts(remote, 2 + 2 * number, 2, on_actors=True)
-            entry: dict[str, Any] = {}
-            for name, values in times.items():
-                entry[f"{name}_seconds"] = round(statistics.median(clock for clock, _ in values), 3)
-                entry[f"{name}_processor_seconds"] = round(statistics.mean(used for _, used in values), 3)
-            ratio = entry["actors_processor_seconds"] / entry["threads_processor_seconds"]
-            entry["processor_time_ratio"] = round(ratio, 3)
-            entry |= {name: size // (2 * rounds) for name, size in counted.bytes.items()}
-            entry["encode_seconds"] = encode_seconds(remote)
-        results["actors"][str(actors)] = entry
-    results["model"] = model(results, config.games)
+            rollouts(local, 0)
+            rollouts(remote, 0, on_actors=True)
+            place.counted.bytes = dict.fromkeys(place.counted.bytes, 0)
+            pairs = []
+            for number in range(1, rounds + 1):  # in turns: other work on the machine hits both
+                pairs.append((rollouts(local, BLOCK * number), rollouts(remote, BLOCK * number, True)))
+        sizes = {name: size // (BLOCK * rounds) for name, size in place.counted.bytes.items()}
+        entry = results["actors"][str(actors)] = {"threads": config.threads, **summary(pairs), **sizes}
+        print(f"{actors} actors: {entry}", flush=True)
+    results["model"] = model(results)
     return results
 
 
-def encode_seconds(trainer: Trainer) -> float:
-    """Seconds to write the message for all parts."""
-    began = time.perf_counter()
-    encode(trainer.setup.collector._shared())
-    return round(time.perf_counter() - began, 5)
+def summary(pairs: Sequence[tuple[tuple[float, float], tuple[float, float]]]) -> dict[str, Any]:
+    """Medians over the pairs of blocks, and all ratios: actors over threads."""
+    entry: dict[str, Any] = {}
+    for index, name in enumerate(("seconds", "processor_seconds")):
+        ratios = [actors[index] / threads[index] for threads, actors in pairs]
+        entry[f"threads_{name}"] = round(statistics.median(threads[index] for threads, _ in pairs), 4)
+        entry[f"actors_{name}"] = round(statistics.median(actors[index] for _, actors in pairs), 4)
+        entry[f"{name}_ratio"] = round(statistics.median(ratios), 3)
+        entry[f"{name}_ratios"] = [round(ratio, 3) for ratio in ratios]
+    return entry
 
 
-def model(results: dict[str, Any], games: int) -> dict[str, Any]:
-    """Seconds of a rollout of `games` games per actor and iteration, on 1 to 256 machines."""
-    most = results["actors"][max(results["actors"], key=int)]
-    per_game = most["actors_processor_seconds"] / games
-    reply, shared = most["replies"] / games, most["shared"]  # bytes per game; per machine
+def model(results: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of a rollout on 1 to 256 machines; every machine brings `games` games of its own."""
+    one, games = results["actors"]["1"], results["games"]
+    per_game = one["actors_processor_seconds"] / games
+    reply, sent = one["replies"] / games, one["shared"] + one["inputs"]  # bytes per game; per machine
     table: dict[str, Any] = {"processor_seconds_per_game": round(per_game, 5),
-                             "reply_bytes_per_game": round(reply), "shared_bytes": shared}
+                             "reply_bytes_per_game": round(reply), "sent_bytes_per_machine": sent}
     for name, bandwidth in BANDWIDTHS.items():
         rows = {}
         for machines in MACHINES:
-            all_games = games * machines  # every machine brings its own games
-            play = all_games / (machines * ACTORS_PER_MACHINE) * per_game
-            network = (all_games * reply + machines * shared) / bandwidth
-            seconds = play + network
-            rows[str(machines)] = {"seconds": round(seconds, 3), "network_share": round(network / seconds, 3),
-                                   "games_per_second": round(all_games / seconds, 1)}
+            play = games / ACTORS_PER_MACHINE * per_game
+            network = machines * (sent + games * reply) / bandwidth
+            rows[str(machines)] = {"seconds": round(play + network, 3),
+                                   "network_share": round(network / (play + network), 3),
+                                   "games_per_second": round(machines * games / (play + network), 1)}
         table[name] = rows
     return table

@@ -10,7 +10,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -59,8 +59,10 @@ def children_of(process: int) -> list[int]:
 class RayNodes:
     """A head without processors for games, and `nodes` others with `processors` each."""
 
+    addresses = "one"  # how many network addresses the nodes have together
+
     def __init__(self, nodes: int, processors: int = 1, port: int | None = None) -> None:
-        os.environ.update(SETTINGS | ONE_MACHINE | FAST_DETECTION)
+        os.environ.update(SETTINGS | ONE_MACHINE | FAST_DETECTION | {"GRPC_ENABLE_FORK_SUPPORT": "0"})
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         self.processors, self.count = processors, nodes
         self.port = port or free_port()
@@ -96,15 +98,13 @@ class RayNodes:
     def kill(self, index: int) -> None:
         """SIGKILL to all processes of a node at once."""
         node = self.nodes.pop(index)
-        for process in self._processes(node):
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        kill_all(self._processes(node))
         self.cluster.worker_nodes.discard(node)
 
     def workers(self, index: int) -> list[int]:
         """The processes of a node that run actors and tasks."""
         (raylet,) = self._raylets(self.nodes[index])
-        return [process for process in children_of(raylet) if _command(process).startswith("ray::")]
+        return [process for process in children_of(raylet) if command_of(process).startswith("ray::")]
 
     @staticmethod
     def _raylets(node: Any) -> list[int]:
@@ -123,11 +123,8 @@ class RayNodes:
         """SIGKILL to all processes of the cluster."""
         if self.cluster.head_node is None:  # stopped before
             return
-        processes = [process for node in (*self.nodes, self.cluster.head_node)
-                     for process in self._processes(node)]
-        for process in processes:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        kill_all([process for node in (*self.nodes, self.cluster.head_node)
+                  for process in self._processes(node)])
         time.sleep(0.2)
         with suppress(Exception):  # Ray finds its processes dead
             self.cluster.shutdown()
@@ -140,7 +137,14 @@ class RayNodes:
         self.stop()
 
 
-def _command(process: int) -> str:
+def kill_all(processes: Sequence[int]) -> None:
+    """SIGKILL to all of them."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def command_of(process: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return ""

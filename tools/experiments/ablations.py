@@ -2,7 +2,7 @@
 
     python tools/experiments/ablations.py run swarm [--jobs 1] [--only "no swarm"] [--seeds 0-2] [--out
     runs/worth]
-                                    [--minutes 20]
+                                    [--minutes 20] [--cluster ray]
     python tools/experiments/ablations.py run parts [--with dqn.device=cuda ...]
     python tools/experiments/ablations.py publish
 
@@ -36,6 +36,8 @@ from rematch.cli import main as cli  # noqa: E402
 from rematch.reporting.learning_curves import COLOURS  # noqa: E402
 from rematch.reporting.status import status  # noqa: E402
 from rematch.storage.run_folder import Run  # noqa: E402
+from rematch.sweeps.processes import Task  # noqa: E402
+from rematch.sweeps.run_place import train_all  # noqa: E402
 
 PAGE, RESULTS = ROOT / "docs/results/ablations.md", ROOT / "docs/results/data/ablations.jsonl"
 PICTURE = ROOT / "docs/results/images/survival.png"
@@ -269,27 +271,24 @@ def picture(lines: list[Line]) -> bytes:
 # --- commands ---------------------------------------------------------------------------------------------
 
 
-def train_cell(
-    study: str, row: str, seed: int, out: Path, overrides: dict[str, str], minutes: str
-) -> Line | None:
-    """Trains or resumes a run to its end, or for `minutes`; None if it failed or did not finish."""
-    folder = out / study / row.replace(", ", "-").replace(" ", "-").replace("'", "") / str(seed)
-    command = [sys.executable, "-m", "rematch.cli"]
-    if (folder / "config.yaml").exists():
-        command += ["resume", str(folder)]
-    else:
-        command += ["train", STUDIES[study].recipe, "--name", f"{folder}"]
-        command += [
-            part
-            for key, value in (settings(study, row, seed) | overrides).items()
-            for part in (f"--{key}", str(value).lower() if isinstance(value, bool) else str(value))
-        ]
-    command += ["--max-minutes", minutes] if minutes else []
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f"{seed}.log").open("a") as log:
+def cell_task(study: str, row: str, seed: int, out: Path, overrides: dict[str, str]) -> Task:
+    """The run of a cell: its folder, and the command that starts it."""
+    name = f"{study}/{row.replace(', ', '-').replace(' ', '-').replace(chr(39), '')}/{seed}"
+    command = ["train", STUDIES[study].recipe, "--name", str(out / name)]
+    for key, value in (settings(study, row, seed) | overrides).items():
+        command += [f"--{key}", str(value).lower() if isinstance(value, bool) else str(value)]
+    return Task(name, out / name, command)
+
+
+def train_cell(task: Task, minutes: str) -> bool:
+    """Trains or resumes a run to its end, or for `minutes`; False if it failed or did not finish."""
+    words = ["resume", str(task.folder)] if task.started else list(task.command)
+    words += ["--max-minutes", minutes] if minutes else []
+    task.folder.parent.mkdir(parents=True, exist_ok=True)
+    with task.output.open("a") as log:
+        command = [sys.executable, "-m", "rematch.cli", *words]
         succeeded = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log).returncode == 0
-    usable = succeeded and (minutes or status(folder)["state"] == "complete")
-    return gather(study, row, seed, folder) if usable else None
+    return bool(succeeded and (minutes or status(task.folder)["state"] == "complete"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -310,13 +309,21 @@ def run(args: argparse.Namespace) -> int:
         api.configure(study.recipe, changes=settings(args.study, row, seed))
     print(f"{len(cells)} runs to train, {args.jobs} at a time, into {args.out}", flush=True)
 
+    tasks = {cell: cell_task(args.study, *cell, args.out.resolve(), overrides) for cell in cells}
+    if args.cluster and args.minutes:
+        raise SystemExit("--minutes has no effect with --cluster: expected one of them")
+    if args.cluster:
+        configs = [api.configure(study.recipe, changes=settings(args.study, *cell)) for cell in cells]
+        train_all(list(tasks.values()), configs, args.jobs, args.cluster, print)
+
     def start(cell: tuple[str, int]) -> bool:
-        line = train_cell(args.study, *cell, args.out.resolve(), overrides, args.minutes)
-        if line:
+        task = tasks[cell]
+        done = task.finished() if args.cluster else train_cell(task, args.minutes)
+        if done:
             with RESULTS.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-        print(f"{cell[0]} seed {cell[1]}: {'done' if line else 'not finished; see its log'}", flush=True)
-        return line is not None
+                file.write(json.dumps(gather(args.study, *cell, task.folder)) + "\n")
+        print(f"{cell[0]} seed {cell[1]}: {'done' if done else 'not finished; see its log'}", flush=True)
+        return done
 
     with ThreadPoolExecutor(args.jobs) as pool:
         return 0 if all(list(pool.map(start, cells))) else 1
@@ -340,6 +347,7 @@ def main() -> int:
         help="settings for all rows that depend on the machine: dqn.device, world.workers, threads",
     )
     run_parser.add_argument("--minutes", default="", help="stop each run after this time and use it as it is")
+    run_parser.add_argument("--cluster", help="ray, or ray://HOST:PORT: train on the nodes of a Ray cluster")
     commands.add_parser("publish")
     args = parser.parse_args()
     if args.command == "run":

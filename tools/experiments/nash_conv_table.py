@@ -1,7 +1,7 @@
 """Exact NashConv of every self-play schedule on four lattices. Resumable.
 
     python tools/experiments/nash_conv_table.py run [--jobs 2] [--only "n5/together;n9-block3"] [--seeds 0-2]
-        [--out runs/nash_conv]
+        [--out runs/nash_conv] [--cluster ray]
     python tools/experiments/nash_conv_table.py publish
 
 `run` trains the runs that have no line in docs/results/data/nash_conv.jsonl and resumes interrupted ones; all
@@ -28,6 +28,8 @@ sys.path.insert(0, str(ROOT))
 from rematch import api  # noqa: E402
 from rematch.core import config as settings  # noqa: E402
 from rematch.storage.run_folder import Run  # noqa: E402
+from rematch.sweeps.processes import Task  # noqa: E402
+from rematch.sweeps.run_place import train_all  # noqa: E402
 from rematch.training.loop import train  # noqa: E402
 from rematch.training.trainer import Trainer  # noqa: E402
 from rematch.worlds.lattice.solve import solve  # noqa: E402
@@ -211,17 +213,34 @@ def last_evaluation(lattice: str, row: str, seed: int, out: Path) -> dict[str, A
     return history[-1] if finished else None
 
 
+def train_on_cluster(cells: list[tuple[str, str, int]], args: argparse.Namespace) -> None:
+    """All cells on the nodes of a Ray cluster; their folders are those of a training here."""
+    tasks, configs = [], [configure(*cell) for cell in cells]
+    for (lattice, row, seed), config in zip(cells, configs):
+        name = f"{lattice}/{row.replace(', ', '-').replace(' ', '-')}/{seed}"
+        file = args.out.resolve() / "settings" / f"{name.replace('/', '-')}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(settings.to_yaml(config))
+        folder = args.out.resolve() / name
+        tasks.append(Task(name, folder, ["train", str(file), f"--name={folder}"], total=config.total_steps))
+    train_all(tasks, configs, args.jobs, args.cluster, print)
+
+
 def run(args: argparse.Namespace) -> int:
     finished = load_results()
     remaining = [cell for cell in cells(args) if cell not in finished]
     print(f"{len(remaining)} runs to train, {args.jobs} at a time, into {args.out}", flush=True)
+
+    if args.cluster:
+        train_on_cluster(remaining, args)
 
     def start(cell: tuple[str, str, int]) -> int:
         lattice, row, seed = cell
         cell_name = f"{lattice}/{row}/{seed}"
         command = [sys.executable, __file__, "one", "--out", str(args.out), "--cell", cell_name]
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        code = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}).returncode
+        environment = os.environ | {"PYTHONPATH": path}
+        code = 0 if args.cluster else subprocess.run(command, env=environment).returncode
         evaluation = last_evaluation(*cell, args.out)
         if evaluation:
             append_result(*cell, evaluation)
@@ -336,6 +355,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="lattices, rows or lattice/row, split by semicolons")
     parser.add_argument("--seeds", default="", help="first-last")
+    parser.add_argument("--cluster", help="ray, or ray://HOST:PORT: train on the nodes of a Ray cluster")
     parser.add_argument("--cell", default="", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.what == "one":

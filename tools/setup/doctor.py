@@ -213,11 +213,11 @@ def install_lines(kinds: Sequence[str], version: str, manager: str, system: str,
 def download(torch_index: str, system: str, machine: str) -> tuple[str, float]:
     """(description of the download, needed disk space in GB)."""
     if torch_index:
-        return f"about 300 MB with a CPU build of PyTorch (from {torch_index}), 3 GB with a CUDA build", 2.0
+        return f"about 430 MB with a CPU build of PyTorch (from {torch_index}), 3 GB with a CUDA build", 2.5
     if system == "Linux" and machine in ("x86_64", "aarch64"):
         description = (
-            "up to 2.9 GB, because PyTorch's default build for Linux brings CUDA\n"
-            f"  CPU only is about 300 MB:  make train TORCH_INDEX={CPU_INDEX}"
+            "up to 3 GB, because PyTorch's default build for Linux brings CUDA\n"
+            f"  CPU only is about 430 MB:  make train TORCH_INDEX={CPU_INDEX}"
         )
         return description, 8.0
     return "about 200 MB", 2.0

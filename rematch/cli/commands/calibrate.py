@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from rematch.cli.command import CONFIG, JSON, MINUTES, RECIPE, ROLES, Command, Option
+from rematch.cli.command import CLUSTER, CONFIG, JSON, MINUTES, RECIPE, ROLES, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import print_lines, print_result
 from rematch.cli.recipe_options import configured, recipe_words
@@ -20,6 +20,7 @@ from rematch.verbs.arguments import new_folder
 def run(words: Sequence[str]) -> int:
     from rematch.sweeps import calibration
     from rematch.sweeps.plan import MOST_RUNS, read_seeds
+    from rematch.sweeps.run_place import Limits
     from rematch.verbs.calibrate import CalibrationResult, make_request
 
     recipe, options = recipe_words(COMMAND, words)
@@ -42,8 +43,8 @@ def run(words: Sequence[str]) -> int:
     as_json = "--json" in options.values
     with ProgressDisplay(quiet=as_json) as display:
         result = calibration.calibrate(
-            request, folder, lambda more: configured(recipe, options, more), jobs, minutes, display.line
-        )
+            request, folder, lambda more: configured(recipe, options, more),
+            Limits(jobs, minutes, options.cluster_address()), display.line)
     if as_json:
         print(json.dumps(result, indent=1))
     else:
@@ -95,6 +96,7 @@ COMMAND = Command(
         Option(name="--name", value="NAME", help="folder (default: runs/RECIPE-calibrate-KEY)"),
         CONFIG,
         MINUTES,
+        CLUSTER,
         JSON,
     ),
     examples=(

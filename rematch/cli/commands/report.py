@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from rematch.cli.command import FILE, JSON, RUN, Command, Option
+from rematch.cli.command import ACTORS, CLUSTER, FILE, JSON, RUN, Command, Option
 from rematch.cli.options import Options
 from rematch.core.system.interrupts import INTERRUPTS
 from rematch.evaluation.text import clean
@@ -26,7 +26,8 @@ def run(words: Sequence[str]) -> int:
     INTERRUPTS.raise_if_received()
     with ProgressDisplay(quiet=as_json) as display:
         log = print_to_stderr if as_json else display.line
-        page = report(names, options.values.get("--out"), games, log, "--quick" in options.values)
+        page = report(names, options.values.get("--out"), games, log, "--quick" in options.values,
+                      options.cluster())
     if as_json:
         print(json.dumps(page.facts, indent=1, allow_nan=False))
     else:
@@ -52,6 +53,8 @@ COMMAND = Command(
         Option(name="--out", value="FILE", help="write the page to this .html file", completes=FILE),
         Option(name="--games", value="N", help="games of each match between past policies"),
         Option(name="--quick", help="play no games: leave out the payoff matrix unless it is stored already"),
+        CLUSTER,
+        ACTORS,
         JSON,
     ),
     examples=(

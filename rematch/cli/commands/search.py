@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rematch.cli.command import CONFIG, JSON, MINUTES, RECIPE, Command, Option
+from rematch.cli.command import ACTORS, CLUSTER, CONFIG, JSON, MINUTES, RECIPE, Command, Option
 from rematch.cli.output import print_result
 from rematch.cli.recipe_options import configured, recipe_words
 from rematch.core.errors import ConfigError
@@ -28,7 +28,7 @@ def run(words: Sequence[str]) -> int:
         seed=options.integer("--search-seed", 0, 0, MOST_SEED))
     as_json = "--json" in options.values
     with ProgressDisplay(quiet=as_json) as display:
-        result = search.run(plan, options.minutes())
+        result = search.run(plan, options.minutes(), options.cluster())
         if result["stopped"] and not as_json:
             display.line(f"stopped ({result['stopped']}); the same command continues the search")
     print_result(result, as_json)
@@ -61,6 +61,8 @@ COMMAND = Command(
         Option(name="--name", value="NAME", help="folder of the search (default: runs/RECIPE-search)"),
         CONFIG,
         MINUTES,
+        CLUSTER,
+        ACTORS,
         JSON,
     ),
     examples=(

@@ -27,6 +27,8 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.core.world import World
 from rematch.evaluation.match import MatchKey, Played, PlayElsewhere, Scoreboard, joined
+from rematch.evaluation.past_policies import PastPolicies
+from rematch.reporting.html.run_payoff import matrix_players
 from rematch.rollout.remote_collector import ATTEMPTS, ERROR, PlayerLost, in_thread, part_edges
 from rematch.storage.tree_bytes import decode, encode
 from rematch.training.player_lookup import SUFFIX, WITH_SEARCH
@@ -68,6 +70,12 @@ class MatchActor:
             self.board: Scoreboard = run_board(trained, self.game, stored_int(tree, "seed"))
             self.players: dict[str, Player] = dict(trained.policies)
             return
+        if tree["kind"] == "matrix":
+            matrix = matrix_players(Path(names[0]), silent)
+            if matrix is None:
+                raise ConfigError("the run has fewer than two past policies")
+            self.board, self.players = matrix.board, past_players(matrix.past)
+            return
         count = stored_int(tree, "players")
         values = dict(tree["match"]) | {"players": names[:count], "against": names[count:]}
         setup = prepare(stored_text(tree, "world"), Match(**values))
@@ -77,7 +85,7 @@ class MatchActor:
         for key, here in zip(stored_texts(tree, "keys"), player_keys(setup.shared_role, names)):
             self.players[key] = setup.players[here]
 
-    def play(self, shared: bytes, message: bytes) -> bytes:
+    def play(self, shared: None, message: bytes) -> bytes:
         try:
             tree = decode(message)
             key = MatchKey(*(stored_int(tree, name) for name in ("games", "index", "turn")))
@@ -118,6 +126,11 @@ class MatchShards:
         order = {"kind": "run", "files": files, "names": names, "seed": seed, "greedy": greedy}
         return self._play(order, lambda: trained.policies)
 
+    def of_matrix(self, folder: Path, past: Sequence[PastPolicies]) -> PlayElsewhere:
+        """Matches between the past policies of a run."""
+        files, names = shipped([str(folder)])
+        return self._play({"kind": "matrix", "files": files, "names": names}, lambda: past_players(past))
+
     def of_match(self, setup: Setup) -> PlayElsewhere:
         """Matches between the players that a command names."""
         match = setup.match
@@ -150,11 +163,16 @@ def played_part(actors: RayPlayers, part: int, message: bytes) -> Played:
     """The games of one shard; another actor plays them again if the first is lost."""
     for _ in range(ATTEMPTS):
         with contextlib.suppress(PlayerLost):
-            reply = decode(actors.play(part, b"", message, lambda: None), "the reply of a shard")
+            reply = decode(actors.play(part, None, message, lambda: None), "the reply of a shard")
             if ERROR in reply:
                 raise ConfigError(str(reply[ERROR]))
             return Played(**reply)
     raise ConfigError(f"shard {part} of a match was lost {ATTEMPTS} times")
+
+
+def past_players(past: Sequence[PastPolicies]) -> dict[str, Player]:
+    """Past policies by iteration and role."""
+    return {f"{entry.iteration} {role}": player for entry in past for role, player in entry.players.items()}
 
 
 def player_keys(shared_role: bool, names: Sequence[str]) -> list[str]:

@@ -70,7 +70,7 @@ class ResponseActor:
         except (ConfigError, ImportError, OSError, MemoryError) as error:
             return encode({ERROR: str(error), "node": os.uname().nodename})
 
-    def play(self, shared: bytes, message: bytes) -> bytes:
+    def play(self, shared: None, message: bytes) -> bytes:
         try:
             tree = decode(message)
             role, start = stored_text(tree, "role"), stored_text(tree, "start")
@@ -146,7 +146,7 @@ def _trained(
 
     for _ in range(ATTEMPTS):
         with contextlib.suppress(PlayerLost):
-            reply = decode(actors.play(part, b"", encode(asdict(key)), check), "a trained response")
+            reply = decode(actors.play(part, None, encode(asdict(key)), check), "a trained response")
             if ERROR in reply:
                 raise ConfigError(str(reply[ERROR]))
             return reply["weights"], stored_int(reply, "steps")

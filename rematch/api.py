@@ -131,7 +131,7 @@ def _start(
             run.log_line(note)
             if console is not None and not run.stdout_is_log:
                 console.line(note)
-        _announce(trainer, run)
+        announce(trainer, run)
         if start is not None:  # no setting holds them: a run that is killed now can still be resumed
             start.lineage.write(run.folder)
             run.save(trainer.clock.iteration, trainer.state_dict(), fingerprint(config), temporary=True)
@@ -171,26 +171,34 @@ def _resume(
     place: Place | None,
 ) -> Trained:  # fmt: skip
     with StopRequest(minutes) as stop, Run.open(Path(folder), write=True) as run:
-        config = stored_config(run)
-        notes = conformance.check_user_game(config.game, config.world)
-        memory_estimate.check(config)
-        trainer = Trainer(config, place=place)
-        checkpoint = run.load()
-        if checkpoint is not None:
-            notes += [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
-            check_fingerprint(folder, config, checkpoint, other_machine)
-            load_checkpoint(trainer, checkpoint)
-        notes += run.rewind(checkpoint)
-        if checkpoint is None:
-            _announce(trainer, run)
-        iteration = trainer.clock.iteration
-        run.timing({"event": "resume", "iteration": iteration, "time": time.time()})
-        if console is not None:
-            for note in notes:
-                console.line(note)
-            source = f"checkpoint {checkpoint.folder.name}" if checkpoint else "the beginning"
-            console.line(f"resumed {run.folder} at iteration {iteration}, from {source}")
+        trainer = restore(run, console, other_machine, place)
         return _run_loop(trainer, run, console, stop, resumed=True)
+
+
+def restore(
+    run: Run, console: Console | None = None, other_machine: bool = False, place: Place | None = None
+) -> Trainer:
+    """The trainer of a run in the state of its newest valid checkpoint; later files of the run are undone."""
+    config = stored_config(run)
+    notes = conformance.check_user_game(config.game, config.world)
+    memory_estimate.check(config)
+    trainer = Trainer(config, place=place)
+    checkpoint = run.load()
+    if checkpoint is not None:
+        notes += [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
+        check_fingerprint(run.folder, config, checkpoint, other_machine)
+        load_checkpoint(trainer, checkpoint)
+    notes += run.rewind(checkpoint)
+    if checkpoint is None:
+        announce(trainer, run)
+    iteration = trainer.clock.iteration
+    run.timing({"event": "resume", "iteration": iteration, "time": time.time()})
+    if console is not None:
+        for note in notes:
+            console.line(note)
+        source = f"checkpoint {checkpoint.folder.name}" if checkpoint else "the beginning"
+        console.line(f"resumed {run.folder} at iteration {iteration}, from {source}")
+    return trainer
 
 
 def check_fingerprint(
@@ -220,7 +228,8 @@ def load_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
         raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {why}") from None
 
 
-def _announce(trainer: Trainer, run: Run) -> None:
+def announce(trainer: Trainer, run: Run) -> None:
+    """The first lines of train.log."""
     c = trainer.config
     run.log_line(
         f"Run {c.game} seed {c.seed}: {c.iterations} iterations of {c.games} games x {c.steps} steps"

@@ -123,6 +123,14 @@ class Learner:
         """One update; returns metrics, among them "decisions"."""
         raise NotImplementedError
 
+    def start(self, rollout: RolloutBuffer, progress: float, iteration: int) -> bool:
+        """Begin an update that runs beside this thread; False where `learn` does it all."""
+        return False
+
+    def result(self) -> dict[str, float]:
+        """Wait for the update that `start` began; what `learn` returns."""
+        raise NotImplementedError
+
     def acting(self, progress: float) -> Floats:
         """The weights with which its policy acts in training games."""
         return self.policy.weights

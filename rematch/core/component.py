@@ -262,6 +262,9 @@ class Component:
     def after_rollout(self, rollout: Any, clock: Clock) -> None:
         """Read events, write reward terms."""
 
+    def start_update(self, rollout: Any, clock: Clock) -> None:
+        """Begin an update that runs beside this thread, as on a GPU; `update` waits for it."""
+
     def update(self, rollout: Any, clock: Clock) -> Metrics:
         """Update the weights. The component's name is put before names of metrics without a slash."""
         return {}

@@ -2,12 +2,13 @@
 
 Nothing runs on the host between the steps. In each step one kernel per role lets the policies of all slots
 act (agents/networks/cuda/act.h), and one kernel lets the scripted players act and steps the games
-(kernels.cu of the world).
+(kernels.cu of the world). Collectors of runs that train together (`CudaPlay`) share these launches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import copy
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,9 +26,9 @@ from rematch.rollout.seating import RoleSeating, Seating
 
 GAMES_PER_BLOCK = 64
 MAX_SEATS, MAX_BOTS, MAX_TABLES = 4, 32, 8  # of cuda_step.h
-SETTINGS = np.dtype([("key", "u8", MAX_SEATS), ("table", "u8", MAX_TABLES), ("policies", "i4", MAX_SEATS),
-                     ("bot", "i4", (MAX_SEATS, MAX_BOTS)), ("games", "i4"), ("first", "i4")],
-                    align=True)  # fmt: skip
+SETTINGS = np.dtype([("key", "u8", MAX_SEATS), ("table", "u8", MAX_TABLES), ("first_step", "u8"),
+                     ("failure", "u8"), ("policies", "i4", MAX_SEATS), ("bot", "i4", (MAX_SEATS, MAX_BOTS)),
+                     ("games", "i4"), ("first", "i4"), ("stream", "i4")], align=True)  # fmt: skip
 
 
 def on_device(struct: np.ndarray[Any, Any]) -> Tensor:
@@ -64,10 +65,11 @@ class CudaCollector:
         self.rollout = CudaRolloutBuffer(world.spec, steps, world.games)
         for role in world.mask:
             self.rollout.role_tracks[role].add_mask()
-        self.first_step = torch.zeros(1, dtype=torch.int64, device=DEVICE)
+        self.first_step = self.rollout.first_step_tensor
         self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
-        self.graph: Any = None  # torch.cuda.CUDAGraph, recorded before the first rollout
         self.acting: list[RoleActing] = []
+        self.prepared = False
+        self.play = CudaPlay([self])
 
     def allocate(self, columns: Collection[str]) -> None:
         if columns:
@@ -82,15 +84,16 @@ class CudaCollector:
     def submit(self, iteration: int) -> None:
         self.before_step()
         self.rollout.clear()
-        if self.graph is None:
+        if not self.prepared:
             self._prepare()
         for acting in self.acting:
             acting.send_weights()
         self.world.push_next()
         self.first_step.fill_(iteration * self.rollout.steps)
-        self.graph.replay()
+        self.play.start(self)
 
     def result(self) -> RolloutBuffer:
+        self.play.launch()
         kind, game = self.failure.tolist()
         if kind:
             meaning = self.world.cuda.failures.get(kind, f"failure {kind}")
@@ -101,10 +104,10 @@ class CudaCollector:
         self.submit(iteration)
         return self.result()
 
-    # --- the graph ---
+    # --- the arguments of the kernels ---
 
     def _prepare(self) -> None:
-        """Compile the kernels and record the graph; the seats are final by now."""
+        """Compile the kernels; the seats are final by now."""
         spec = self.world.spec
         self.acting = [
             self.make_acting(role, self.seating[name], self.rollout,
@@ -115,20 +118,14 @@ class CudaCollector:
         for acting in self.acting:
             acting.seating.changed.update(acting.seating.placed)
             acting.send_weights()
-        self.launches: list[RoleActing] = []
-        for acting in self.acting:
-            if not any(launch.join(acting) for launch in self.launches):
-                self.launches.append(acting)
-        self.step_kernel = self.world.program.kernel("step_games")
-        self.settings = on_device(self._settings())
-        self.steps = on_device(
-            np.array([self._step_pointers(t) for t in range(self.rollout.steps)], np.uint64)
-        )
-        self.graph = record_graph(self._play)
+        self.settings = self._settings()
+        self.steps = np.array([self._step_pointers(t) for t in range(self.rollout.steps)], np.uint64)
+        self.prepared = True
 
     def _settings(self) -> np.ndarray[Any, Any]:
         spec, settings = self.world.spec, np.zeros(1, SETTINGS)
-        settings["games"], settings["first"] = self.world.games, self.world.first
+        settings["games"], settings["first"], settings["stream"] = self.world.games, self.world.first, rng.BOT
+        settings["first_step"], settings["failure"] = self.first_step.data_ptr(), self.failure.data_ptr()
         for number, table in enumerate(self.world.tables.values()):
             settings["table"][0, number] = table.data_ptr()
         for role in spec.roles.values():
@@ -173,57 +170,116 @@ class CudaCollector:
                 tensors[f"mask.{name}"] = track.mask_tensor[t + 1]
         return tensors
 
-    def _play(self) -> None:
-        """What the graph records: the position after the last rollout becomes step 0, then all steps."""
+    # --- parts of the graph ---
+
+    def begin(self) -> list[Copy]:
+        """The position after the last rollout becomes step 0."""
+        rollout, world = self.rollout, self.world
+        copies = [(rollout.started_tensor, world.started), (rollout.slot_tensor[0], world.slots),
+                  (rollout.acting_tensor[0], world.acting)]  # fmt: skip
+        for name, track in rollout.role_tracks.items():
+            copies += self._joined(track, 0)
+            if track.mask_tensor is not None:
+                copies.append((track.mask_tensor[0], world.mask[name]))
+        return copies
+
+    def written_fields(self, t: int) -> list[Copy]:
+        """Where the kernel writes several fields, they are joined; a single one is written in place."""
+        tracks = self.rollout.role_tracks.items()
+        return [pair for name, track in tracks if f"obs.{name}" not in self.world.batch
+                for pair in self._joined(track, t)]  # fmt: skip
+
+    def end(self) -> list[Copy]:
+        """The position after the last step becomes the world's."""
         rollout, world, last = self.rollout, self.world, self.rollout.steps
-        rollout.started_tensor.copy_(world.started)
-        rollout.slot_tensor[0].copy_(world.slots)
-        rollout.acting_tensor[0].copy_(world.acting)
-        self._join_fields(0)
-        for t in range(last):
-            side_by_side([partial(acting.act, t, self.first_step) for acting in self.launches])
+        torch.ne(rollout.ended_tensor[-1], 0, out=world.started)
+        copies = [(world.slots, rollout.slot_tensor[last]), (world.acting, rollout.acting_tensor[last])]
+        for name, track in rollout.role_tracks.items():
+            if f"obs.{name}" in world.batch:
+                (field,) = track.role.fields
+                copies.append((world.fields[f"{name}.{field.name}"], track.obs_tensor[last]))
+            if track.mask_tensor is not None:
+                copies.append((world.mask[name], track.mask_tensor[last]))
+        return copies
+
+    def _joined(self, track: CudaRoleRollout, t: int) -> list[Copy]:
+        """The fields of a role side by side, as its observations of step t."""
+        copies, column = [], 0
+        for field in track.role.fields:
+            columns = track.obs_tensor[t][..., column : column + field.size]
+            source = self.world.fields[f"{track.role.name}.{field.name}"]
+            copies.append((columns, source.reshape(columns.shape)))
+            column += field.size
+        return copies
+
+
+Copy = tuple[Tensor, Tensor]  # to, from
+
+
+def copy_all(copies: Sequence[Copy]) -> None:
+    """Many copies in few launches: one for all of a type."""
+    for dtype in dict.fromkeys(to.dtype for to, _ in copies):
+        pairs = [pair for pair in copies if pair[0].dtype == dtype]
+        torch._foreach_copy_([to for to, _ in pairs], [source for _, source in pairs])
+
+
+class Launches:
+    """The kernels of one rollout of some collectors, whose worlds have the same rules and sizes."""
+
+    def __init__(self, collectors: Sequence[CudaCollector]) -> None:
+        self.collectors = list(collectors)
+        first = self.collectors[0]
+        self.count, self.games = first.rollout.steps, first.world.games
+        self.acting: list[RoleActing] = []
+        for collector in self.collectors:
+            for acting in collector.acting:
+                if not any(launch.join(acting) for launch in self.acting):
+                    self.acting.append(copy.copy(acting))
+        self.first_step = first.first_step
+        self.kernel = first.world.program.kernel("step_games")
+        self.settings = on_device(np.concatenate([collector.settings for collector in self.collectors]))
+        self.steps = on_device(np.concatenate([collector.steps for collector in self.collectors]))
+
+    def play(self) -> None:
+        """What the graph records: all steps of all games."""
+        copy_all([pair for collector in self.collectors for pair in collector.begin()])
+        for t in range(self.count):
+            side_by_side([partial(acting.act, t, self.first_step) for acting in self.acting])
             self.step_games(t)
-            self._join_written_fields(t + 1)
+            copy_all([pair for collector in self.collectors for pair in collector.written_fields(t + 1)])
         side_by_side(
-            [partial(acting.act, last, self.first_step, only_values=True) for acting in self.launches]
+            [partial(acting.act, self.count, self.first_step, only_values=True) for acting in self.acting]
         )
-        world.started.copy_(rollout.ended_tensor[-1] != 0)
-        world.slots.copy_(rollout.slot_tensor[last])
-        world.acting.copy_(rollout.acting_tensor[last])
-        self._split_fields(last)
+        copy_all([pair for collector in self.collectors for pair in collector.end()])
 
     def step_games(self, t: int) -> None:
         """Launch the kernel of the world: scripted players act, games step."""
-        blocks = -(-self.world.games // GAMES_PER_BLOCK)
-        self.step_kernel(
-            (blocks, 1), GAMES_PER_BLOCK, self.steps, t, self.settings, self.first_step, self.failure
-        )
+        grid = (-(-self.games // GAMES_PER_BLOCK), len(self.collectors))
+        self.kernel(grid, GAMES_PER_BLOCK, self.steps, t, self.count, self.settings)
 
-    def _join_fields(self, t: int) -> None:
-        """The observations and masks of step t from the world's."""
-        for name, track in self.rollout.role_tracks.items():
-            self._join(track, t)
-            if track.mask_tensor is not None:
-                track.mask_tensor[t].copy_(self.world.mask[name])
 
-    def _join_written_fields(self, t: int) -> None:
-        """Where the kernel writes several fields, they are joined; a single one is written in place."""
-        for name, track in self.rollout.role_tracks.items():
-            if f"obs.{name}" not in self.world.batch:
-                self._join(track, t)
+class CudaPlay:
+    """Collectors whose rollouts are one launch: those of one run, or of several runs that train together."""
 
-    def _join(self, track: CudaRoleRollout, t: int) -> None:
-        fields = [self.world.fields[f"{track.role.name}.{field.name}"] for field in track.role.fields]
-        if len(fields) == 1:
-            track.obs_tensor[t].copy_(fields[0])
-        else:
-            torch.cat(fields, -1, out=track.obs_tensor[t])
+    def __init__(self, collectors: Sequence[CudaCollector]) -> None:
+        self.collectors = list(collectors)
+        for collector in self.collectors:
+            collector.play = self
+        self.started: list[CudaCollector] = []
+        self.graphs: dict[tuple[int, ...], Any] = {}  # places of collectors -> torch.cuda.CUDAGraph
+        self.launches: dict[tuple[int, ...], Launches] = {}  # what the graphs read
 
-    def _split_fields(self, t: int) -> None:
-        """The world's fields and masks from the observations of step t."""
-        for name, track in self.rollout.role_tracks.items():
-            if f"obs.{name}" in self.world.batch:
-                (field,) = track.role.fields
-                self.world.fields[f"{name}.{field.name}"].copy_(track.obs_tensor[t])
-            if track.mask_tensor is not None:
-                self.world.mask[name].copy_(track.mask_tensor[t])
+    def start(self, collector: CudaCollector) -> None:
+        """Play a rollout of this collector in the next launch."""
+        self.started.append(collector)
+
+    def launch(self) -> None:
+        """Launch the rollouts of all collectors that were started since the last launch."""
+        if not self.started:
+            return
+        started, self.started = self.started, []
+        places = tuple(sorted(self.collectors.index(collector) for collector in started))
+        if places not in self.graphs:
+            self.launches[places] = Launches([self.collectors[place] for place in places])
+            self.graphs[places] = record_graph(self.launches[places].play)
+        self.graphs[places].replay()

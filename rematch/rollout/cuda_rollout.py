@@ -98,6 +98,7 @@ class CudaRolloutBuffer(HostCopies, RolloutBuffer):
         self.length_tensor = torch.zeros((steps, games), dtype=torch.int32, device=DEVICE)
         self.slot_tensor = torch.zeros(after, dtype=torch.int32, device=DEVICE)
         self.acting_tensor = torch.ones(after, dtype=torch.uint8, device=DEVICE)
+        self.first_step_tensor = torch.zeros(1, dtype=torch.int64, device=DEVICE)  # of this run
         self.started_tensor = torch.ones(games, dtype=torch.bool, device=DEVICE)
         self.sources = {
             "ended": lambda: self.ended_tensor,

@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,12 @@ from rematch.storage import atomic_files
 from rematch.storage.run_folder import CONFIG_FILE, Run
 from rematch.storage.run_lock import LOCK_FILE, RunLock
 from rematch.sweeps import cluster_runs
+from rematch.sweeps.gpu_runs import GpuChildren
 from rematch.sweeps.processes import WARNING, Children, Task, gib
 from rematch.sweeps.results import seed_means, seed_result
 from rematch.training import memory_estimate, recipes
 from rematch.training.config import start_notes
+from rematch.training.device import trains_beside_others
 from rematch.training.setup import RunSetup
 from rematch.worlds import conformance, registry
 
@@ -308,12 +311,25 @@ def run(
     words = (log, command)
     if cluster is None:
         sizes = choose_jobs(plan, jobs_flag)
-        return _run(plan, sizes, minutes, words, lambda tasks: Children(tasks, *sizes[:2], log))
+        return _run(plan, sizes, minutes, words, partial(_children, plan, sizes, log))
     configs = [cell.config for cell in plan.cells]
     with connected(cluster) as nodes:
         sizes = cluster_runs.choose_jobs(nodes, configs, plan.seeds, jobs_flag)
         return _run(plan, sizes, minutes, words, lambda tasks: cluster_runs.ClusterChildren(
             nodes, configs[0], tasks, *sizes[:2], log))
+
+
+def _children(
+    plan: Plan, sizes: tuple[int, int, str], log: Callable[[str], None], tasks: Sequence[Task]
+) -> Children:
+    """The processes of a sweep on this machine; with a GPU, the seeds of a cell train in one."""
+    seeds, groups = len(plan.seeds), []
+    for number, cell in enumerate(plan.cells):
+        if seeds > 1 and trains_beside_others(RunSetup(cell.config)):
+            groups.append(tasks[number * seeds : (number + 1) * seeds])
+    if not groups:
+        return Children(tasks, *sizes[:2], log)
+    return GpuChildren(tasks, *sizes[:2], log, groups)
 
 
 def _run(

@@ -47,6 +47,16 @@ def chosen_device(setup: Setup) -> str:
     return "cpu" if needs_cpu(setup) else "cuda"
 
 
+def trains_beside_others(setup: Setup) -> bool:
+    """Whether one process can train several seeds of this run on a GPU, one launch for all of them."""
+    from rematch.agents.networks.cuda_network import cannot_compute
+
+    config = setup.config
+    if config.device != "cuda" or setup.learner_class.name != "ppo":
+        return False
+    return not any(cannot_compute(role, config.network) for role in setup.spec.roles.values())
+
+
 def on_gpu(world: Any, setup: Setup) -> Any:
     """The same games on the GPU."""
     from rematch.worlds.cuda_world import CudaWorld

@@ -74,11 +74,19 @@ class Trainer:
     def before_rollout(self, ahead: Clock | None = None) -> None:  # ahead: of a later iteration
         self.each("before_rollout", lambda part: part.before_rollout(ahead or self.clock, self.world.next))
 
+    def submit_rollout(self) -> None:
+        """Let the rollout of this iteration begin, unless it runs already."""
+        self.setup.queue.submit(self.clock, self.before_rollout)
+
     def next_rollout(self) -> RolloutBuffer:
         return self.setup.queue.next(self.clock, self.before_rollout)
 
     def after_rollout(self, rollout: RolloutBuffer) -> None:
         self.each("after_rollout", lambda part: part.after_rollout(rollout, self.clock))
+
+    def start_update(self, rollout: RolloutBuffer) -> None:
+        """Let the learners begin that learn on a GPU."""
+        self.each("start_update", lambda part: part.start_update(rollout, self.clock))
 
     def update(self, rollout: RolloutBuffer) -> Metrics:
         """Let the learners learn; the metrics of their updates."""

@@ -86,6 +86,14 @@ template <class T> static T __shfl_xor_sync(unsigned, T x, int mask) {
     shown();
     return other;
 }
+template <class T> static T __shfl_up_sync(unsigned, T x, int distance) {
+    const int lane = current->thread % 32;
+    T other;
+    show(&x, sizeof x);
+    memcpy(&other, own_warp()->lane[lane < distance ? lane : lane - distance], sizeof other);
+    shown();
+    return other;
+}
 static unsigned __ballot_sync(unsigned, bool vote) {
     unsigned votes = 0, mine = vote;
     show(&mine, sizeof mine);

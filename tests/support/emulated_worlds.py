@@ -42,7 +42,7 @@ class EmulatedProgram:
 
         def launch(grid: tuple[int, int], block: int, *arguments: Tensor | int) -> None:
             values = [a if isinstance(a, int) else ctypes.c_void_p(a.data_ptr()) for a in arguments]
-            function(grid[0], block, *values)
+            function(*grid, block, *values)
 
         return launch
 

@@ -59,6 +59,7 @@ class CudaRoleActing:
             "acting": rollout.acting_tensor,
             "logp": track.logp_tensor,
             "value": track.value_tensor,
+            "first_step": rollout.first_step_tensor,
             "choice" if role.actions.kind == "discrete" else "action": track.action_tensor,
         }
         if track.mask_tensor is not None:
@@ -93,7 +94,7 @@ class CudaRoleActing:
     def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
         blocks = -(-self.rows // LEARNER_RANGE) if only_values else self.blocks
         roles = len(self.struct)
-        self.kernel((blocks, roles), ACT_THREADS, self.arguments, t, first_step, int(only_values))
+        self.kernel((blocks, roles), ACT_THREADS, self.arguments, t, int(only_values))
 
     def join(self, other: CudaRoleActing) -> bool:
         """Whether one launch serves both roles from now on, because the same program computes them."""
@@ -112,6 +113,11 @@ def network_kernel(name: str, role: Role, config: Any, cooperative: bool = False
         "advantages": 0,
         "pack": 0,
         "shuffle": 0,
+        "finish": 0,
+        "count_rows": networks.SELECT_BYTES,
+        "scan_rows": networks.SELECT_BYTES,
+        "list_rows_to_learn": networks.SELECT_BYTES,
+        "scale_rows": networks.SELECT_BYTES,
         "update": networks.update_bytes(role, config, networks.tile_rows(role, config)),
     }
     program = _program(tuple(sorted(networks.macros(role, config).items())))

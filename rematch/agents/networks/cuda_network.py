@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "cuda"
 WIDTHS, MAX_ACTIONS = (64, 128), 64
 TILES = (128, 64, 32)  # rows that a block learns from at once; the first that fits into its shared memory
 SHARED_MEMORY = 227 * 1024  # bytes that a block can have on the cards that the kernels are written for
-STATS = (
+NUMBERS = (  # of ppo_gradient.h
     "policy_loss",
     "value_loss",
     "entropy",
@@ -30,7 +30,14 @@ STATS = (
     "grad_norm_pre_clip",
     "grad_norm_post_clip",
     "updates",
+    "decisions",
+    "residual_variance",
+    "target_variance",
+    "adam_steps",
+    "failed",
 )
+ROW_STATS, GROUPS, CHUNK, SELECT_ROWS, MOMENTS = 6, 64, 32, 4096, 3  # of ppo_gradient.h, ppo.h and select.h
+SELECT_BYTES = 256  # shared memory of a block of select.h
 
 
 def _struct(text: str) -> np.dtype[np.void]:
@@ -41,15 +48,16 @@ def _struct(text: str) -> np.dtype[np.void]:
 
 # The structs of act.h, advantages.h and ppo.h.
 ACT = _struct("""
-    weights obs mask slot acting action choice logp value heads inputs key:u8 rows:i4 seats:i4 all_seats:i4
-    first_seat:i4 slots:i4 first_row:i4""")
+    weights obs mask slot acting action choice logp value heads inputs first_step key:u8 rows:i4 seats:i4
+    all_seats:i4 first_seat:i4 slots:i4 first_row:i4""")
 ADVANTAGES = _struct("""
     reward ended acting slot value advantage target counts rows:i4 seats:i4 all_seats:i4 first_seat:i4
     reward_seats:i4 reward_first:i4 steps:i4 gamma:f4 gamma_lambda:f4""")
 UPDATE = _struct("""
-    weights first second packed partial block_sums stats inputs action choice mask logp advantage target value
-    magnet magnet_log_std index count order scaling barrier updates failed key:u8 iteration:i4 epochs:i4
-    minibatch:i4 capacity:i4 lr:f4 clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4
+    weights first second packed magnet_weights partial chunk_sums tile_stats block_moments block_counts
+    numbers new_weights inputs action choice mask logp advantage target value magnet magnet_log_std counts
+    index count order scaling barrier updates failed key:u8 active:i4 iteration:i4 epochs:i4 minibatch:i4
+    capacity:i4 lr:f4 clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4 magnet_rate:f4
     max_norm:f4 target_kl:f4 log_std_low:f4 log_std_high:f4""")
 
 
@@ -104,7 +112,8 @@ def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
     halves = 2 * (inputs(role, config) + 8) + 2 * sum(width + 8 for width in config.hidden)
     halves += _up(outputs, 16) + 8
     numbers = outputs + 2 * (2 * actions + 5) + 3  # outputs, data of two tiles, rows of three
-    rest = UPDATE.itemsize + 4 * (2 + 9 * actions) + 8 * 27 + 64
+    strips = tile // 16 * (ROW_STATS + actions)  # statistics of each strip
+    rest = UPDATE.itemsize + 4 * (2 + actions + strips) + 8 * 24 + 64
     return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + rest
 
 

@@ -11,15 +11,6 @@ typedef struct {
     int32_t *slot_after; /* [N, seats] */
 } StepArrays;
 
-/* Settings of a collector; seats have players in slots 0 .. policies - 1, then bots. */
-typedef struct {
-    uint64_t key[MAX_SEATS];          /* of the random numbers of each seat's bots */
-    const void *table[MAX_TABLES];    /* constant arrays of the world, in the order of `Cuda.tables` */
-    int32_t policies[MAX_SEATS];
-    int32_t bot[MAX_SEATS][MAX_BOTS]; /* slot - policies -> number of the bot */
-    int32_t games, first;             /* first: number of the first game */
-} StepSettings;
-
 /* The first failure of a launch: its game and its kind; a later launch keeps it. */
 typedef struct { int32_t kind, game; } Failure;
 
@@ -27,8 +18,25 @@ RM_FN void report_failure(Failure *failure, int kind, int game) {
     if (kind && atomicCAS(&failure->kind, 0, kind) == 0) failure->game = game;
 }
 
+/* Settings of a collector; seats have players in slots 0 .. policies - 1, then bots. */
+typedef struct {
+    uint64_t key[MAX_SEATS];          /* of the random numbers of each seat's bots */
+    const void *table[MAX_TABLES];    /* constant arrays of the world, in the order of `Cuda.tables` */
+    const long long *first_step;      /* number of the rollout's first step, a key of the random numbers */
+    Failure *failure;
+    int32_t policies[MAX_SEATS];
+    int32_t bot[MAX_SEATS][MAX_BOTS]; /* slot - policies -> number of the bot */
+    int32_t games, first;             /* first: number of the first game */
+    int32_t stream;                   /* of the random numbers of bots */
+} StepSettings;
+
 /* The game of this thread; none if it is not below `settings->games`. */
 RM_FN int thread_row() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+/* One launch steps the games of several collectors, grid (blocks, collectors): the arrays [collectors][count] of step t. */
+RM_FN const StepArrays *own_step(const StepArrays *steps, int t, int count) { return steps + (long)blockIdx.y * count + t; }
+
+RM_FN uint64_t step_number(const StepSettings *settings, int t) { return (uint64_t)(*settings->first_step + t); }
 
 /* The number of the bot that plays a seat, or -1: a policy plays it. */
 RM_FN int seated_bot(const StepArrays *arrays, const StepSettings *settings, int seats, int row, int seat) {
@@ -37,7 +45,7 @@ RM_FN int seated_bot(const StepArrays *arrays, const StepSettings *settings, int
 }
 
 RM_FN rm_quad bot_words(const StepSettings *settings, int seat, int row, uint64_t step) {
-    return rm_philox(settings->key[seat], (uint32_t)(settings->first + row), (uint32_t)step, RM_STREAM_BOT, (uint32_t)(step >> 32));
+    return rm_philox(settings->key[seat], (uint32_t)(settings->first + row), (uint32_t)step, (uint32_t)settings->stream, (uint32_t)(step >> 32));
 }
 
 /* --- the players of the next games: SlotRule of core/world.py, which is the readable version ---------------- */

@@ -22,6 +22,7 @@ typedef struct {
     float *logp, *value;         /* [steps + 1][rows] */
     float *heads;                /* [steps + 1][rows][ACTIONS] means or logits, or NULL */
     half_float *inputs;          /* [steps][rows][INPUTS] of the rows that slot 0 plays, or NULL */
+    const long long *first_step; /* number of the rollout's first step, a key of the random numbers */
     uint64_t key;                /* of the random numbers */
     int32_t rows, seats, all_seats, first_seat, slots, first_row;
 } ActArguments;
@@ -131,7 +132,7 @@ DEVICE void store_inputs(half_float *to, const int *rows, const half_float *x) {
 }
 
 /* grid (blocks, roles). `only_values`: values, and heads where wanted, of all rows by slot 0; nothing is drawn. */
-extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArguments *roles, int t, const long long *first_step, int only_values) {
+extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArguments *roles, int t, int only_values) {
     SHARED_MEMORY;
     ActMemory *memory = (ActMemory *)shared_memory;
     const ActArguments *a = roles + blockIdx.y;
@@ -150,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArgume
     load_weights<ACT_THREADS>(&memory->weights, a->weights + slot);
     __syncthreads();
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const uint64_t step = (uint64_t)(*first_step + t);
+    const uint64_t step = only_values ? 0 : (uint64_t)(*a->first_step + t);
     const float *obs = a->obs + (long long)t * a->rows * OBS;
     for (int at = warp * STRIP; at < count; at += ACT_THREADS / 32 * STRIP) {
         int *rows = memory->listed + at; /* those behind the last row are read as -1 */

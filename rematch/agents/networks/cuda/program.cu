@@ -1,3 +1,4 @@
 /* The kernels of one network: acting, advantages, learning. network.h lists the macros that it is compiled with. */
 #include "advantages.h"
-#include "ppo.h"
+#include "finish.h"
+#include "select.h"

@@ -69,6 +69,7 @@ class Learner:
     rate: float  # factor of the learning rate, 0 to 1
     native: bool  # computed in C threads, so that several learners can learn at the same time
     regularizers: list[Regularizer]
+    device_weights: Any = None  # its weights on a GPU, as acting reads them; they stay in their place
 
     # --- before anything is built ---
 

@@ -7,10 +7,8 @@ act (agents/networks/cuda/act.h), and one kernel lets the scripted players act a
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,36 +17,17 @@ from torch import Tensor
 from rematch.core import rng
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Role
-from rematch.core.system.cuda import record_graph, side_by_side
+from rematch.rollout.cuda_play import GAMES_PER_BLOCK as GAMES_PER_BLOCK
+from rematch.rollout.cuda_play import Copy, CudaPlay, RoleActing
 from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer
+from rematch.rollout.cuda_rollout import on_device as on_device
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating, Seating
 
-GAMES_PER_BLOCK = 64
 MAX_SEATS, MAX_BOTS, MAX_TABLES = 4, 32, 8  # of cuda_step.h
 SETTINGS = np.dtype([("key", "u8", MAX_SEATS), ("table", "u8", MAX_TABLES), ("first_step", "u8"),
                      ("failure", "u8"), ("policies", "i4", MAX_SEATS), ("bot", "i4", (MAX_SEATS, MAX_BOTS)),
                      ("games", "i4"), ("first", "i4"), ("stream", "i4")], align=True)  # fmt: skip
-
-
-def on_device(struct: np.ndarray[Any, Any]) -> Tensor:
-    """The bytes of C structs, on the GPU."""
-    return torch.from_numpy(struct.view(np.uint8).reshape(-1)).to(DEVICE)
-
-
-class RoleActing(Protocol):
-    """The policies of one role: agents/networks/cuda_acting.py."""
-
-    seating: RoleSeating
-
-    def send_weights(self) -> None:
-        """Send the slots that were filled since the last rollout."""
-
-    def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
-        """Launch the kernel of step t; only_values: of the learner, for the position after the last step."""
-
-    def join(self, other: Any) -> bool:
-        """Whether one launch serves this role and the other from now on."""
 
 
 MakeActing = Callable[[Role, RoleSeating, CudaRolloutBuffer, int, int], RoleActing]
@@ -88,13 +67,17 @@ class CudaCollector:
             self._prepare()
         for acting in self.acting:
             acting.send_weights()
-        self.world.push_next()
-        self.first_step.fill_(iteration * self.rollout.steps)
+        self.rule = self.world.push_next()
+        self.rule["first_step"] = self.first_step.data_ptr()
+        self.rule["start"] = iteration * self.rollout.steps
         self.play.start(self)
 
     def result(self) -> RolloutBuffer:
         self.play.launch()
-        kind, game = self.failure.tolist()
+        numbers = self.play.numbers(self)
+        self.rollout.tally, self.world.host_slot = numbers.tally, numbers.slot
+        self.world.host_counters = numbers.counters
+        kind, game = numbers.failure
         if kind:
             meaning = self.world.cuda.failures.get(kind, f"failure {kind}")
             raise WorldError(f"game {self.world.first + game}: {meaning}")
@@ -211,75 +194,3 @@ class CudaCollector:
             copies.append((columns, source.reshape(columns.shape)))
             column += field.size
         return copies
-
-
-Copy = tuple[Tensor, Tensor]  # to, from
-
-
-def copy_all(copies: Sequence[Copy]) -> None:
-    """Many copies in few launches: one for all of a type."""
-    for dtype in dict.fromkeys(to.dtype for to, _ in copies):
-        pairs = [pair for pair in copies if pair[0].dtype == dtype]
-        torch._foreach_copy_([to for to, _ in pairs], [source for _, source in pairs])
-
-
-class Launches:
-    """The kernels of one rollout of some collectors, whose worlds have the same rules and sizes."""
-
-    def __init__(self, collectors: Sequence[CudaCollector]) -> None:
-        self.collectors = list(collectors)
-        first = self.collectors[0]
-        self.count, self.games = first.rollout.steps, first.world.games
-        self.acting: list[RoleActing] = []
-        for collector in self.collectors:
-            for acting in collector.acting:
-                if not any(launch.join(acting) for launch in self.acting):
-                    self.acting.append(copy.copy(acting))
-        self.first_step = first.first_step
-        self.kernel = first.world.program.kernel("step_games")
-        self.settings = on_device(np.concatenate([collector.settings for collector in self.collectors]))
-        self.steps = on_device(np.concatenate([collector.steps for collector in self.collectors]))
-
-    def play(self) -> None:
-        """What the graph records: all steps of all games."""
-        copy_all([pair for collector in self.collectors for pair in collector.begin()])
-        for t in range(self.count):
-            side_by_side([partial(acting.act, t, self.first_step) for acting in self.acting])
-            self.step_games(t)
-            copy_all([pair for collector in self.collectors for pair in collector.written_fields(t + 1)])
-        side_by_side(
-            [partial(acting.act, self.count, self.first_step, only_values=True) for acting in self.acting]
-        )
-        copy_all([pair for collector in self.collectors for pair in collector.end()])
-
-    def step_games(self, t: int) -> None:
-        """Launch the kernel of the world: scripted players act, games step."""
-        grid = (-(-self.games // GAMES_PER_BLOCK), len(self.collectors))
-        self.kernel(grid, GAMES_PER_BLOCK, self.steps, t, self.count, self.settings)
-
-
-class CudaPlay:
-    """Collectors whose rollouts are one launch: those of one run, or of several runs that train together."""
-
-    def __init__(self, collectors: Sequence[CudaCollector]) -> None:
-        self.collectors = list(collectors)
-        for collector in self.collectors:
-            collector.play = self
-        self.started: list[CudaCollector] = []
-        self.graphs: dict[tuple[int, ...], Any] = {}  # places of collectors -> torch.cuda.CUDAGraph
-        self.launches: dict[tuple[int, ...], Launches] = {}  # what the graphs read
-
-    def start(self, collector: CudaCollector) -> None:
-        """Play a rollout of this collector in the next launch."""
-        self.started.append(collector)
-
-    def launch(self) -> None:
-        """Launch the rollouts of all collectors that were started since the last launch."""
-        if not self.started:
-            return
-        started, self.started = self.started, []
-        places = tuple(sorted(self.collectors.index(collector) for collector in started))
-        if places not in self.graphs:
-            self.launches[places] = Launches([self.collectors[place] for place in places])
-            self.graphs[places] = record_graph(self.launches[places].play)
-        self.graphs[places].replay()

@@ -65,6 +65,15 @@ def on_gpu(world: Any, setup: Setup) -> Any:
     return CudaWorld(world, setup.game.cuda)
 
 
+def gpu_matches(setup: Setup) -> Any:
+    """What plays the matches of evaluations of a run on the GPU; None on the processor."""
+    if setup.config.device != "cuda" or setup.game.cuda is None:
+        return None
+    from rematch.evaluation.cuda_matches import CudaMatches
+
+    return CudaMatches(setup.game)
+
+
 def gpu_collector(setup: Setup) -> Any:
     """The collector of games on the GPU."""
     from rematch.agents.networks.cuda_acting import CudaRoleActing

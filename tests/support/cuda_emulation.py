@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,21 +18,26 @@ from rematch.core.spec import Role
 HERE = Path(__file__).parent
 
 
-def compiled(macros: Mapping[str, int | str], folder: Path) -> ctypes.CDLL:
+def library_of(source: Path, options: Sequence[str]) -> ctypes.CDLL:
+    """A source file as a library; the loaded library outlives its file."""
+    with TemporaryDirectory() as folder:
+        library = Path(folder) / "kernels.so"
+        command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-w", *options]
+        subprocess.run([*command, str(source), "-o", str(library)], check=True)
+        return ctypes.CDLL(str(library))
+
+
+def compiled(macros: Mapping[str, int | str]) -> ctypes.CDLL:
     """The kernels of one network as a library for the CPU."""
-    library = folder / "kernels.so"
     defines = [f"-D{name}={value}" for name, value in macros.items()]
-    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-w", f"-I{networks.FOLDER}", f"-I{HERE}"]
-    source = str(HERE / "network_on_cpu.cpp")
-    subprocess.run([*command, *defines, source, "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library))
+    return library_of(HERE / "network_on_cpu.cpp", [f"-I{networks.FOLDER}", f"-I{HERE}", *defines])
 
 
 class EmulatedKernels:
     """Launches the kernels; arguments are arrays and numbers by the names of the structs."""
 
-    def __init__(self, role: Role, config: NetworkConfig, folder: Path) -> None:
-        self.library = compiled(networks.macros(role, config), folder)
+    def __init__(self, role: Role, config: NetworkConfig) -> None:
+        self.library = compiled(networks.macros(role, config))
 
     def shared_bytes(self, kind: int) -> int:
         """Of a block of act (0), update (1) and the kernels of select.h (2)."""
@@ -46,7 +52,7 @@ class EmulatedKernels:
 
     def act(self, values: dict[str, Any], blocks: int, step: int = 0, only_values: bool = False) -> None:
         first_step = np.array([step], np.int64)
-        arguments = _struct(networks.ACT, values | {"first_step": first_step})
+        arguments = _struct(networks.ACT, values | {"first_step": first_step, "learner": values["weights"]})
         self.library.run_act(blocks, 1, 256, _pointer(arguments), 0, int(only_values))
 
     def advantages(self, values: dict[str, Any], rows: int) -> None:

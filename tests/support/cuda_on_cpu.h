@@ -106,6 +106,7 @@ static int atomicCAS(int *p, int expected, int value) {
     if (found == expected) *p = value;
     return found;
 }
+static void atomicAdd(unsigned long long *p, unsigned long long x) { *p += x; }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -17,10 +16,12 @@ from torch import Tensor
 from rematch.agents.learners import cuda_ppo, cuda_update
 from rematch.agents.networks import cuda_acting
 from rematch.core.system import cuda
+from rematch.evaluation import cuda_matches
 from support import cuda_emulation
-from support.emulated_worlds import EmulatedProgram, Replayed, emulated_gpu
+from support.emulated_worlds import Replayed, emulated_gpu
 
 __all__ = ["emulated_gpu"]
+HERE = Path(__file__).parent
 MULTIPROCESSORS = 4
 # Small enough for the emulation, with everything that a run on a GPU can have.
 TINY: dict[str, Any] = {
@@ -49,12 +50,22 @@ class EmulatedNetworkProgram:
         return launch
 
 
+class EmulatedMatchProgram(EmulatedNetworkProgram):
+    """The kernels of evaluation/cuda/matches.cu."""
+
+    def __init__(self, file: Path, macros: Mapping[str, int | str], include: Any) -> None:
+        self.library = _match_library(file, tuple(include))
+
+
+@cache
+def _match_library(file: Path, include: tuple[Path, ...]) -> ctypes.CDLL:
+    folders = [file.parent, *include, HERE]
+    return cuda_emulation.library_of(HERE / "matches_on_cpu.cpp", [f"-I{folder}" for folder in folders])
+
+
 @cache
 def _library(macros: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
-    return cuda_emulation.compiled(dict(macros), Path(mkdtemp(prefix="rematch-kernels-")))
-
-
-_world = cache(EmulatedProgram)
+    return cuda_emulation.compiled(dict(macros))
 
 
 class NoStream:
@@ -77,15 +88,14 @@ def replayed(play: Callable[[], None], stream: Any = None) -> Replayed:
 @pytest.fixture
 def emulated_training(monkeypatch: pytest.MonkeyPatch, emulated_gpu: None) -> None:
     """`device cuda` trains in the emulation."""
-    for module in (cuda_ppo, cuda_update, cuda_acting):
+    for module in (cuda_ppo, cuda_update, cuda_acting, cuda_matches):
         monkeypatch.setattr(module, "DEVICE", torch.device("cpu"))
     cuda_acting._program.cache_clear()
     monkeypatch.setattr(cuda_acting, "Program", EmulatedNetworkProgram)
     for name, value in {
         "no_gpu": lambda: "", "new_stream": NoStream, "on_stream": same_stream, "synchronize": lambda: None,
         "multiprocessors": lambda: MULTIPROCESSORS, "pinned": lambda tensor: tensor.clone(),
-        "record_graph": replayed, "card": lambda: "emulated",
+        "record_graph": replayed, "Program": EmulatedMatchProgram,
     }.items():  # fmt: skip
-        if hasattr(cuda, name):
-            monkeypatch.setattr(cuda, name, value)
+        monkeypatch.setattr(cuda, name, value)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "emulated")

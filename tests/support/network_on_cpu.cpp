@@ -5,6 +5,9 @@
 extern "C" void run_act(int x, int y, int threads, const ActArguments *roles, int t, int only_values) {
     launch({x, y}, threads, sizeof(ActMemory), [=] { act(roles, t, only_values); });
 }
+extern "C" void run_act_float(int x, int y, int threads, const FloatArguments *seats) {
+    launch({x, y}, threads, sizeof(FloatMemory), [=] { act_float(seats); });
+}
 extern "C" void run_pack(int x, int y, int threads, const float *weights, Weights *packed) {
     launch_independent({x, y}, threads, [=] { pack(weights, packed); });
 }
@@ -27,5 +30,5 @@ RUN_SELECT(list_rows_to_learn)
 RUN_SELECT(scale_rows)
 RUN_SELECT(finish)
 
-extern "C" int shared_bytes(int kind) { return (int)(kind == 0 ? sizeof(ActMemory) : kind == 1 ? sizeof(UpdateMemory) : sizeof(SelectMemory)); }
+extern "C" int shared_bytes(int kind) { return (int)(kind == 0 ? sizeof(ActMemory) : kind == 1 ? sizeof(UpdateMemory) : kind == 2 ? sizeof(SelectMemory) : sizeof(FloatMemory)); }
 extern "C" int weight_bytes() { return (int)sizeof(Weights); }

@@ -11,6 +11,10 @@ extern "C" void run_step_games(int blocks, int worlds, int threads, const void *
     });
 }
 
-extern "C" void run_draw_slots(int blocks, int worlds, int threads, const void *rule, void *slot) {
-    launch_independent({blocks, worlds}, threads, [=] { world::draw_slots((const world::SlotRule *)rule, (int32_t *)slot); });
+extern "C" void run_begin_rollout(int blocks, int worlds, int threads, const void *rules) {
+    launch_independent({blocks, worlds}, threads, [=] { world::begin_rollout((const world::SlotRule *)rules); });
+}
+
+extern "C" void run_tally(int blocks, int worlds, int threads, const void *arguments) {
+    launch_independent({blocks, worlds}, threads, [=] { world::tally((const world::TallyArguments *)arguments); });
 }

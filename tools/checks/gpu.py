@@ -1,6 +1,7 @@
 """Repeats every figure about the GPU: equal games, speed of worlds, gradients, speed of training, learning.
 
-    python tools/checks/gpu.py [same world gradient speed seeds alone profile train kills] [--json FILE]
+    python tools/checks/gpu.py [CHECK ...] [--json FILE]
+    checks: same world gradient speed seeds alone profile train strength band kills sweep_kills
 
 Each check prints its lines and appends a record with the commit and the card to the file; the exit code is 1
 where one of them fails. Continuous integration has no GPU: there the kernels run in an emulation
@@ -14,7 +15,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -274,25 +274,6 @@ def _timed(run: Trainer, iterations: int) -> Record:
     }
 
 
-def train() -> Record:
-    """The recipe `pursuit`, whole, with its evaluations; and with more games."""
-    record: Record = {}
-    sizes = {"recipe": {}, "65536x16": {"games": 65536, "steps": 16, "evaluation.every": 10}}
-    for name, changes in sizes.items():
-        with tempfile.TemporaryDirectory() as folder:
-            started, run = time.time(), Path(folder) / "run"
-            result = api.train("pursuit", {"device": "cuda"} | changes, run)
-            newest = max((run / "checkpoints").glob("iter_*"), key=lambda path: path.name)
-            rows = [json.loads(line) for line in (run / "timing.jsonl").read_text().splitlines()]
-            record[name] = {
-                "seconds_until_the_last_checkpoint": newest.stat().st_mtime - started,
-                "seconds_of_iterations": sum(row.get("seconds", 0.0) for row in rows),
-                "seconds_with_film_and_report": time.time() - started,
-                "result": str(result)[:4000],
-            }
-    return record
-
-
 def kills() -> Record:
     """Runs on the GPU, killed and resumed: their files must equal those of an uninterrupted run."""
     command = [sys.executable, str(ROOT / "tools/checks/kill_runs.py"), "--device", "cuda", "--kills", "20"]
@@ -305,7 +286,8 @@ def kills() -> Record:
 
 CHECKS: dict[str, Callable[[], Record]] = {
     "same": same, "world": world, "gradient": gradient, "speed": speed, "seeds": gpu_runs.seeds,
-    "alone": gpu_runs.alone, "profile": gpu_runs.profile, "train": train, "kills": kills,
+    "alone": gpu_runs.alone, "profile": gpu_runs.profile, "train": gpu_runs.train,
+    "strength": gpu_runs.strength, "band": gpu_runs.band, "kills": kills, "sweep_kills": gpu_runs.sweep_kills,
 }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -10,8 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import kill_runs
+
 from rematch import api
+from rematch.evaluation.evaluation import Evaluation
 from rematch.rehearsal.compare import differences
+from rematch.storage.run_folder import Run
 from rematch.training.loop import iteration
 from rematch.training.trainer import Trainer
 from rematch.verbs.on_gpu.together import Group, RunInTurns, train_together
@@ -109,19 +115,122 @@ def profile() -> Record:
     return record
 
 
+def _start(folders: dict[str, list[str]]) -> subprocess.Popen[bytes]:
+    """The process that trains these runs together."""
+    code = "import sys; from rematch.verbs.on_gpu.together import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "", json.dumps(folders)]
+    return subprocess.Popen(command, cwd=kill_runs.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def _finish(folders: dict[str, list[str]]) -> None:
+    child = _start(folders)
+    output = child.communicate()[0].decode(errors="replace")
+    if child.returncode:
+        raise SystemExit(f"exit code {child.returncode}: {output[-2000:]}")
+
+
+def _compare(first: Path, second: Path) -> None:
+    if different := differences(first, second):
+        raise SystemExit(f"{first.name} and {second.name} differ in {', '.join(different)}")
+
+
 def alone() -> Record:
     """Runs that trained together beside runs that trained alone: all files must be equal."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        train_together({place / f"together-{seed}": [*SHORT, f"--seed={seed}"] for seed in range(5)})
+        _finish({str(place / f"together-{seed}"): [*SHORT, f"--seed={seed}"] for seed in range(5)})
         for seed in (0, 3):
-            code = "import sys; from rematch.verbs.on_gpu.together import main; sys.exit(main(sys.argv[1:]))"
-            run = place / f"alone-{seed}"
-            words = str([*SHORT, f"--seed={seed}"]).replace("'", '"')
-            subprocess.run([sys.executable, "-c", code, "", f'{{"{run}": {words}}}'], check=True)
-            different = differences(place / f"together-{seed}", run)
-            if different:
-                raise SystemExit(f"seed {seed} differs alone and together: {', '.join(different)}")
+            _finish({str(place / f"alone-{seed}"): [*SHORT, f"--seed={seed}"]})
+            _compare(place / f"together-{seed}", place / f"alone-{seed}")
+    return {"together": 5, "alone": 2, "differences": 0}
+
+
+def sweep_kills(kills: int = 20, seeds: int = 4) -> Record:
+    """Seeds that train together, killed and started again: the files of runs that trained alone."""
+    flags = ["pursuit", *(f"--{key}={value}" for key, value in kill_runs.ON_GPU.items())]
+    generator = random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        place, done, series = Path(folder), 0, 0
+        runs = {f"seed-{seed}": [*flags, f"--seed={seed}"] for seed in range(seeds)}
         started = time.perf_counter()
-        api.resume(place / "together-1")
-        return {"runs_compared": 2, "together": 5, "seconds_of_outputs": time.perf_counter() - started}
+        for name, words in runs.items():
+            _finish({str(place / "twin" / name): words})
+        seconds = (time.perf_counter() - started) / seeds
+        while done < kills:
+            series += 1
+            together = {str(place / f"series-{series}" / name): words for name, words in runs.items()}
+            for _ in range(min(7, kills - done)):
+                child = _start(together)
+                time.sleep(generator.uniform(0.4, 1.1) * seconds)
+                child.kill()
+                child.communicate()
+                done += 1
+            _finish(together)
+            for name in runs:
+                _compare(place / "twin" / name, place / f"series-{series}" / name)
+            print(f"{done} kills, {series} series equal", flush=True)
+    return {"kills": done, "seeds": seeds, "series": series, "differences": 0}
+
+
+# --- whole trainings ---
+
+
+def _trained(words: Sequence[str], seeds: int = 1) -> Record:
+    """Train seeds of a recipe together, with evaluations and checkpoints, without report and film."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        started = time.perf_counter()
+        train_together({place / f"{seed}": ["pursuit", "--device=cuda", *words, f"--seed={seed}"]
+                        for seed in range(seeds)})  # fmt: skip
+        seconds, below, weakest = time.perf_counter() - started, [], []
+        for seed in range(seeds):
+            with Run.open(place / f"{seed}", write=False) as run:
+                newest = Evaluation.from_json(run.history[-1])
+            below.append(len(newest.below_baseline))
+            rows = [f"{row.role} against {row.opponent} {row.score:.3f} [{row.low:.3f}, {row.high:.3f}]"
+                    for row in newest.below_baseline]  # fmt: skip
+            weakest.append(rows)
+    return {"seconds": seconds, "below": below, "pairings": len(newest.matches), "weakest": weakest}
+
+
+def _compile() -> None:
+    _trained(["--total_steps=262144", "--evaluation.every=2"])
+
+
+def train() -> Record:
+    """The recipe `pursuit`, whole, with its evaluations; kernels are compiled before."""
+    _compile()
+    return {"recipe": _trained([])}
+
+
+STRENGTH = {
+    "2048x32, 8192, 100 M": ["--total_steps=100000000"],
+    "8192x32, 8192, 150 M": ["--games=8192", "--total_steps=150000000", "--evaluation.every=50"],
+    "16384x32, 16384, 200 M": ["--games=16384", "--ppo.minibatch_size=16384", "--total_steps=200000000",
+                               "--evaluation.every=50"],
+    "16384x32, 32768, lr 0.006, 200 M": ["--games=16384", "--ppo.minibatch_size=32768", "--ppo.lr=0.006",
+                                         "--total_steps=200000000", "--evaluation.every=50"],
+    "65536x16, 65536, lr 0.006, 400 M": ["--games=65536", "--steps=16", "--ppo.minibatch_size=65536",
+                                         "--ppo.lr=0.006", "--total_steps=400000000",
+                                         "--evaluation.every=50"],
+    "65536x16, 8192, 200 M": ["--games=65536", "--steps=16", "--total_steps=200000000",
+                              "--evaluation.every=50"],
+}  # fmt: skip
+
+
+def strength() -> Record:
+    """Seconds of whole trainings of several sizes, and the pairings below the best scripted player."""
+    _compile()
+    record: Record = {}
+    for name, words in STRENGTH.items():
+        record[name] = _trained(words)
+        print(name, record[name]["seconds"], record[name]["below"], flush=True)
+    return record
+
+
+def band() -> Record:
+    """The recipe `pursuit` with 16 seeds together: seconds, and pairings below in each."""
+    _compile()
+    record = _trained([], SEEDS)
+    steps = SEEDS * 100_000_000
+    return record | {"arena_steps_per_second": steps / record["seconds"]}

@@ -7,7 +7,8 @@ same bits on the same card. agents/learners/cuda_update.py launches the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,45 @@ from rematch.rollout.rollout_buffer import RolloutBuffer
 STEP_NAMES = networks.NUMBERS[:8]  # means over the minibatches of an update
 
 
+class CudaPolicy(Policy):
+    """A policy that a GPU trains: its newest weights are taken from there when somebody reads them."""
+
+    newest: Callable[[Floats], None] | None = None  # writes them
+
+    def _refresh(self) -> None:
+        newest, self.newest = self.newest, None
+        if newest is not None:
+            newest(self.own_weights)
+            self.network.pack(self.own_weights[None], self.own_packed)
+
+    @property  # type: ignore[override]
+    def weights(self) -> Floats:
+        self._refresh()
+        return self.own_weights
+
+    @weights.setter
+    def weights(self, weights: Floats) -> None:
+        self.own_weights = weights
+
+    @property  # type: ignore[override]
+    def packed(self) -> Floats:
+        self._refresh()
+        return self.own_packed
+
+    @packed.setter
+    def packed(self, packed: Floats) -> None:
+        self.own_packed = packed
+
+    def set(self, weights: Floats) -> None:
+        self._refresh()  # `weights` may be these
+        super().set(weights)
+
+
 class CudaPpo(Ppo):
     """The learner of one role on the GPU."""
 
     name = "ppo"
+    policy_class = CudaPolicy
     native = True
     reward: Tensor  # [T, rows] of a run with reward terms
     part: SameNetworks  # its memory; from the first update on
@@ -49,6 +85,7 @@ class CudaPpo(Ppo):
         )
         self.counters = torch.zeros(3, dtype=torch.int32, device=DEVICE)  # barrier, updates, failure
         self.pack = Packing(self.weights, policy.role, policy.config)
+        self.device_weights = self.pack.packed
         self.rollout: CudaRolloutBuffer | None = None  # from which it learned last
         self.schedule: dict[str, float] = {}  # numbers of the newest update: iteration, lr, entropy_weight
         self.progress = 0.0
@@ -131,12 +168,11 @@ class CudaPpo(Ppo):
         decisions, steps = numbers["decisions"], numbers["updates"]
         if decisions == 0:
             return {"decisions": 0.0}
-        weights = self.policy.weights.copy()
-        self.order.to_flat(ordered, weights)
-        if numbers["failed"] or not np.isfinite(weights).all():
+        if numbers["failed"]:  # no other step makes weights that are not finite
             failed = int(numbers["adam_steps"]) + 1
             raise LearnError(f"{self.policy.role.name}: the gradient is not finite at update {failed}")
-        self.policy.set(weights)
+        assert isinstance(self.policy, CudaPolicy)
+        self.policy.newest = partial(self.order.to_flat, ordered)
         self.adam.updates = int(numbers["adam_steps"])
         out = {name: numbers[name] / steps for name in STEP_NAMES}
         unexplained = numbers["residual_variance"] / max(numbers["target_variance"], 1e-12)

@@ -19,8 +19,7 @@ from rematch.agents.networks import cuda_network as networks
 from rematch.agents.networks.cuda_acting import ACT_THREADS, LEARNER_RANGE, Packing, network_kernel
 from rematch.core.arrays import Floats
 from rematch.core.system import cuda
-from rematch.rollout.cuda_collector import on_device
-from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer
+from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer, on_device
 
 if TYPE_CHECKING:
     from rematch.agents.learners.cuda_ppo import CudaPpo
@@ -125,7 +124,7 @@ class SameNetworks:
             "advantage": zeros(self.capacity), "target": zeros(self.capacity),
             "counts": zeros(self.capacity, dtype=int32), "index": zeros(self.capacity, dtype=int32),
             "count": zeros(1, dtype=int32), "order": zeros(config.epochs, self.capacity, dtype=int32),
-            "scaling": zeros(2, dtype=double),
+            "scaling": zeros(2, dtype=double), "records": zeros(self.capacity, networks.record_size(role)),
         }  # fmt: skip
         self.magnets = config.magnet_weight > 0
         if self.magnets:
@@ -137,7 +136,6 @@ class SameNetworks:
                 setattr(learner, name, tensor)
             self.buffers[name] = together
         self.counters = torch.stack([learner.counters for learner in self.learners])
-        self.pack = Packing(self.buffers["weights"], role, first.policy.config)
         self.pack_magnet = Packing(self.buffers["magnet_tensor"], role, first.policy.config)
         self.host_numbers = cuda.pinned(torch.zeros((count, len(networks.NUMBERS)), dtype=double))
         self.host_weights = cuda.pinned(torch.zeros((count, size)))
@@ -148,8 +146,8 @@ class SameNetworks:
         }  # fmt: skip
         for number, learner in enumerate(self.learners):
             learner.part, learner.place, learner.counters = self, number, self.counters[number]
-            learner.pack = self.pack
-        self.pack()
+            learner.pack.weights = learner.weights
+            learner.pack()
         self._arguments()
 
     def results(self, place: int) -> tuple[dict[str, float], Floats]:
@@ -173,7 +171,7 @@ class SameNetworks:
             self._fill_advantages(advantages[number : number + 1], learner, track, own)
             if self.magnets:
                 fill(magnets[number : number + 1],
-                     {"weights": self.pack_magnet.packed[number], "obs": track.obs_tensor,
+                     {"learner": self.pack_magnet.packed[number], "obs": track.obs_tensor,
                       "value": own["magnet_value"], "heads": own["magnet"]},
                      {"rows": self.capacity, "seats": 1, "all_seats": 1, "slots": 1})  # fmt: skip
         self.pinned_arguments = cuda.pinned(torch.from_numpy(updates.view(np.uint8).reshape(-1)))
@@ -189,7 +187,7 @@ class SameNetworks:
         discrete = learner.policy.role.actions.kind == "discrete"
         tensors = {name: own[name] for name in networks.UPDATE.names or () if name in own}
         tensors |= {
-            "packed": self.pack.packed[learner.place],
+            "packed": learner.pack.packed,
             "inputs": track.input_tensor,
             "choice" if discrete else "action": track.action_tensor,
             "mask": track.mask_tensor,

@@ -13,8 +13,7 @@ from rematch.agents.networks import cuda_network as networks
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 from rematch.core.system.cuda import Kernel, Program
-from rematch.rollout.cuda_collector import on_device
-from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
+from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer, on_device
 from rematch.rollout.seating import RoleSeating
 
 ACT_THREADS, LEARNER_RANGE, OPPONENT_RANGE = 256, 128, 2048  # of act.h
@@ -54,6 +53,7 @@ class CudaRoleActing:
         arguments = np.zeros(1, networks.ACT)
         tensors = {
             "weights": self.pack.packed,
+            "learner": self.pack.packed if seating.learner_weights is None else seating.learner_weights,
             "obs": track.obs_tensor,
             "slot": rollout.slot_tensor,
             "acting": rollout.acting_tensor,
@@ -110,6 +110,7 @@ def network_kernel(name: str, role: Role, config: Any, cooperative: bool = False
     """A kernel of agents/networks/cuda for this role's network."""
     shared = {
         "act": networks.act_bytes(role, config),
+        "act_float": networks.float_bytes(role, config),
         "advantages": 0,
         "pack": 0,
         "shuffle": 0,

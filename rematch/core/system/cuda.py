@@ -109,6 +109,13 @@ def synchronize() -> None:
     torch.cuda.synchronize()
 
 
+def wait_for_stream() -> None:
+    """Wait until the GPU has done what the current stream has to do."""
+    import torch
+
+    torch.cuda.current_stream().synchronize()
+
+
 def multiprocessors() -> int:
     import torch
 

@@ -73,6 +73,7 @@ class Learners(Component):
             learner = self.learners.get(role) or next(iter(self.learners.values()))
             behaviour = self.agents.behaviour.get(role)
             seating = setup.seating[role] = RoleSeating(learner.policy, 0 if behaviour else 1)
+            seating.learner_weights = learner.device_weights
             if behaviour:
                 seating.seat_player(behaviour)
         self.started: set[str] = set()  # roles whose update has begun
@@ -152,7 +153,7 @@ class Learners(Component):
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
         for role, seating in self.setup.seating.items():
-            if len(seating.packed):
+            if len(seating.packed) and seating.learner_weights is None:
                 self.acting[role] = self.learners[role].acting(clock.progress)
                 seating.place(0, self.acting[role])
         if self.setup.config.lag:

@@ -25,7 +25,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.system import cuda
 from rematch.core.system.interrupts import StopRequest, StopRequested
 from rematch.reporting.console import Console
-from rematch.rollout.cuda_collector import CudaPlay
+from rematch.rollout.cuda_play import CudaPlay
 from rematch.storage.run_folder import CONFIG_FILE, Run
 from rematch.training.loop import Turns, train_in_turns
 from rematch.training.recipes import configure

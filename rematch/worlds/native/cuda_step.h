@@ -57,6 +57,8 @@ typedef struct {
 } SeatRule;
 
 typedef struct {
+    int32_t *slot;                /* [games][seats] result; no games: the host writes them */
+    long long *first_step, start; /* `start` is written there: number of the rollout's first step */
     uint64_t seed, step[4]; /* of the random numbers of a game */
     double opponent_share;
     int32_t seats, games;
@@ -85,9 +87,11 @@ RM_FN int chosen_slot(const SeatRule *seat, double uniform, double kind) {
     return chosen;
 }
 
-/* slot [games][seats]; one thread per game. */
-extern "C" __global__ void draw_slots(const SlotRule *rule, int32_t *slot) {
+/* Before a rollout; grid (blocks, collectors), one thread per game. */
+extern "C" __global__ void begin_rollout(const SlotRule *rules) {
+    const SlotRule *rule = rules + blockIdx.y;
     const int game = thread_row();
+    if (game == 0) *rule->first_step = rule->start;
     if (game >= rule->games) return;
     const bool has_opponents = slot_unit(rule, game, 0) < rule->opponent_share;
     const int learner_seat = (int)(slot_unit(rule, game, 1) * rule->seats);
@@ -96,8 +100,52 @@ extern "C" __global__ void draw_slots(const SlotRule *rule, int32_t *slot) {
         const SeatRule *seat = rule->seat + s;
         const bool learns = seat->learns < 0 ? learner_seat == s : seat->learns;
         const double place = uniform + seat->offset;
-        slot[(long)game * rule->seats + s] = has_opponents && !learns ? chosen_slot(seat, place - (double)(int)place, kind) : 0;
+        rule->slot[(long)game * rule->seats + s] = has_opponents && !learns ? chosen_slot(seat, place - (double)(int)place, kind) : 0;
     }
+}
+
+/* --- the results of a rollout: integers, so that their order has no effect ----------------------------------- */
+
+enum { MAX_COUNTERS = 4 };
+/* Of each seat, then for each slot: games against a learner, and the learner's score in them. Scores count in quarters. */
+enum { LEARNER_GAMES, LEARNER_SCORE, FIRST_SLOT };
+enum { FAILURE_KIND, FAILURE_GAME, ENDED, LENGTH, FIRST_COUNTER, FIRST_SEAT = FIRST_COUNTER + MAX_COUNTERS };
+
+typedef struct {
+    const uint8_t *ended;    /* [steps][games] */
+    const float *outcome;    /* [steps][games][2] in quarters */
+    const int32_t *length;   /* [steps][games] */
+    const int32_t *slot;     /* [steps][games][2] */
+    const uint8_t *states;   /* [games][state_bytes] */
+    const Failure *failure;
+    long long *out;          /* see above; zeros before */
+    int32_t steps, games, slots, state_bytes, counters, counter_at[MAX_COUNTERS];
+} TallyArguments;
+
+RM_FN void add_to(long long *p, long long x) { if (x) atomicAdd((unsigned long long *)p, (unsigned long long)x); }
+
+/* Worlds of two seats; grid (blocks, collectors), one thread per game. */
+extern "C" __global__ void tally(const TallyArguments *arguments) {
+    const TallyArguments *a = arguments + blockIdx.y;
+    const int game = thread_row();
+    if (game >= a->games) return;
+    long long games = 0, steps = 0;
+    for (int t = 0; t < a->steps; t++) {
+        const long at = (long)t * a->games + game;
+        if (!a->ended[at]) continue;
+        games++, steps += a->length[at];
+        for (int s = 0; s < 2; s++) {
+            const int slot = a->slot[2 * at + s], other = a->slot[2 * at + 1 - s];
+            const long long score = (long long)(4.0f * a->outcome[2 * at + s]), others = (long long)(4.0f * a->outcome[2 * at + 1 - s]);
+            long long *out = a->out + FIRST_SEAT + s * (FIRST_SLOT + 2 * a->slots);
+            if (slot == 0) add_to(out + LEARNER_GAMES, 1), add_to(out + LEARNER_SCORE, score);
+            else if (other == 0) add_to(out + FIRST_SLOT + 2 * slot, 1), add_to(out + FIRST_SLOT + 2 * slot + 1, 4 - score + others);
+        }
+    }
+    add_to(a->out + ENDED, games);
+    add_to(a->out + LENGTH, steps);
+    for (int c = 0; c < a->counters; c++) add_to(a->out + FIRST_COUNTER + c, *(const uint32_t *)(a->states + (long)game * a->state_bytes + a->counter_at[c]));
+    if (game == 0) a->out[FAILURE_KIND] = a->failure->kind, a->out[FAILURE_GAME] = a->failure->game;
 }
 
 #endif

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,14 +48,14 @@ class Subject:
 
 
 @pytest.fixture(scope="module", params=SHAPES)
-def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+def subject(request: pytest.FixtureRequest) -> Subject:
     actions, columns, config = SHAPES[request.param]
     field = Field(name="state", columns=tuple(f"c{i}" for i in range(columns)))
     role = Role(name="robot", fields=(field,), privileged=(), actions=actions, seats=(0,), hidden=())
     policy, rng = Policy(role, config, "policy"), np.random.default_rng(0)
     policy.initialise(3)
     policy.set((policy.weights + 0.05 * rng.standard_normal(policy.weights.size)).astype(np.float32))
-    kernels = EmulatedKernels(role, config, Path(tmp_path_factory.mktemp("kernels")))
+    kernels = EmulatedKernels(role, config)
     return Subject(policy, kernels, networks.WeightOrder(role, config), rng)
 
 
@@ -185,6 +184,7 @@ def run_update(
         "numbers": np.zeros(len(networks.NUMBERS)), "barrier": np.zeros(1, np.uint32),
         "scaling": np.array([chosen.mean(), 1 / (chosen.std() + 1e-8)]), "updates": np.zeros(1, np.int32),
         "failed": np.zeros(1, np.int32),
+        "records": np.full((len(batch["logp"]), networks.record_size(subject.role)), np.nan, np.float32),
     }  # fmt: skip
     arrays["order"] = np.full((epochs, len(index)), -1, np.int32)
     numbers["capacity"] = len(index)

@@ -13,6 +13,7 @@ enum { ACT_THREADS = 256, LEARNER_RANGE = ACT_THREADS / 2, OPPONENT_RANGE = 16 *
 /* One role. Arrays over steps have [steps + 1] entries; a row is game * seats + seat of the role. */
 typedef struct {
     const Weights *weights;      /* [slots] */
+    const Weights *learner;      /* of slot 0 */
     const float *obs;            /* [steps + 1][rows][OBS] */
     const unsigned char *mask;   /* [steps + 1][rows][ACTIONS] or NULL */
     const int32_t *slot;         /* [steps + 1][games][all_seats] */
@@ -148,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArgume
     const int to = from + range < a->rows ? from + range : a->rows;
     const int count = list_rows(a, memory, t, from, to, slot, only_values);
     if (!count) return;
-    load_weights<ACT_THREADS>(&memory->weights, a->weights + slot);
+    load_weights<ACT_THREADS>(&memory->weights, slot ? a->weights + slot : a->learner);
     __syncthreads();
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const uint64_t step = only_values ? 0 : (uint64_t)(*a->first_step + t);

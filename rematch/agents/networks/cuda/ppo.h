@@ -20,8 +20,7 @@ typedef struct {
     RowData data[2];          /* of this tile and of the next */
     int row[3][TILE];         /* of this tile, of the next and of the one after it */
     UpdateArguments arguments;
-    double scaling[2];
-    float magnet_log_std[ACTIONS];
+    float magnet_log_std[ACTIONS], magnet_inv_var[ACTIONS];
     float rate, unbias;
     double warp_sum[THREADS / 32], total[2];
     double norms, clipped_norms, decay1, decay2; /* of thread 0 */
@@ -53,13 +52,25 @@ DEVICE unsigned permuted(unsigned i, unsigned count, int bits, rm_quad key) {
     return i;
 }
 
-/* The rows to learn from in the order of every epoch: order [epochs][capacity]. */
+/* The record of one row. */
+DEVICE void write_record(const UpdateArguments *u, int row) {
+    float record[RECORD] = {u->logp[row], (float)(((double)u->advantage[row] - u->scaling[0]) * u->scaling[1]), u->target[row], u->value[row]};
+    if (DISCRETE) record[R_ACTION] = (float)u->choice[row];
+    for (int a = 0; a < ACTIONS; a++) {
+        if (!DISCRETE) record[R_ACTION + a] = u->action[(long long)row * ACTIONS + a];
+        if (u->magnet) record[R_MAGNET + a] = u->magnet[(long long)row * ACTIONS + a];
+    }
+    for (int n = 0; n < RECORD; n += 4) store_four(u->records + (long long)row * RECORD + n, {record[n], record[n + 1], record[n + 2], record[n + 3]});
+}
+
+/* The rows to learn from in the order of every epoch: order [epochs][capacity]; their records. */
 extern "C" __global__ void shuffle(const UpdateArguments *roles) {
     const UpdateArguments *u = roles + blockIdx.y;
     if (!u->active) return;
     const int count = *u->count;
     int bits = 2;
     while (bits < 31 && 1 << bits < count) bits++;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) write_record(u, u->index[i]);
     for (int epoch = 0; epoch < u->epochs; epoch++) {
         const rm_quad key = rm_philox(u->key, (uint32_t)epoch, (uint32_t)u->iteration, 17, 0);
         for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
@@ -196,21 +207,10 @@ DEVICE void copy_rows(const UpdateArguments *u, half_float *x, const int *rows, 
         if (row >= 0) copy_16_ahead(to, u->inputs + (long long)row * INPUTS + i % PARTS * 8);
         else store_four((float *)to, {0.0f, 0.0f, 0.0f, 0.0f});
     }
-    const int line = threadIdx.x % TILE, part = threadIdx.x / TILE; /* four threads a row, or more */
-    const long long row = rows[line];
-    if (row < 0) return;
-    if (part == 0) {
-        copy_ahead(data->logp + line, u->logp + row);
-        copy_ahead(data->advantage + line, u->advantage + row);
-    } else if (part == 1) {
-        copy_ahead(data->target + line, u->target + row);
-        copy_ahead(data->value + line, u->value + row);
-    } else if (part == 2) {
-        if (DISCRETE) copy_ahead(data->choice + line, u->choice + row);
-        else
-            for (int a = 0; a < ACTIONS; a++) copy_ahead(data->action + line * ACTIONS + a, u->action + row * ACTIONS + a);
-    } else if (part == 3 && u->magnet)
-        for (int a = 0; a < ACTIONS; a++) copy_ahead(data->magnet + line * ACTIONS + a, u->magnet + row * ACTIONS + a);
+    for (int i = threadIdx.x; i < TILE * RECORD / 4; i += THREADS) {
+        const int row = rows[i / (RECORD / 4)];
+        if (row >= 0) copy_16_ahead(data->number + 4 * i, u->records + (long long)row * RECORD + i % (RECORD / 4) * 4);
+    }
 }
 
 /* Compute a tile, the `turn`-th of this block; meanwhile copy the next one, and find the rows of the one after it. */
@@ -380,10 +380,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
     if (!learners[blockIdx.y].active) return;
     if (threadIdx.x == 0) {
         memory->arguments = learners[blockIdx.y];
-        for (int i = 0; i < 2; i++) memory->scaling[i] = u->scaling[i];
-        for (int a = 0; a < ACTIONS && u->magnet_log_std; a++) memory->magnet_log_std[a] = u->magnet_log_std[a];
-        memory->arguments.scaling = memory->scaling;
+        for (int a = 0; a < ACTIONS && u->magnet_log_std; a++) {
+            memory->magnet_log_std[a] = u->magnet_log_std[a];
+            memory->magnet_inv_var[a] = expf(-2.0f * u->magnet_log_std[a]);
+        }
         memory->arguments.magnet_log_std = memory->magnet_log_std;
+        memory->arguments.magnet_inv_var = memory->magnet_inv_var;
         memory->norms = memory->clipped_norms = 0.0;
     }
     __syncthreads();

@@ -35,6 +35,8 @@ typedef struct {
     const float *logp, *advantage, *target, *value; /* [M] */
     const float *magnet;             /* [M][ACTIONS] its means or logits, or NULL */
     const float *magnet_log_std;     /* [ACTIONS] */
+    const float *magnet_inv_var;     /* [ACTIONS] in shared memory; set by the kernel */
+    float *records;                  /* [M][RECORD] what the loss of a row needs, side by side */
     const int32_t *counts;           /* [M] 1 where a row is learned from */
     int32_t *index, *count;          /* [count] rows that are learned from */
     int32_t *order;                  /* [epochs][capacity] those rows in the order of each epoch */
@@ -47,14 +49,10 @@ typedef struct {
     float lr, clip, value_clip, value_weight, entropy_weight, magnet_weight, magnet_rate, max_norm, target_kl, log_std_low, log_std_high;
 } UpdateArguments;
 
-/* What the loss of the rows of a tile needs. */
-typedef struct {
-    float action[TILE * ACTIONS], magnet[TILE * ACTIONS], logp[TILE], advantage[TILE], target[TILE], value[TILE];
-    int32_t choice[TILE];
-} RowData;
+/* What the loss of one row needs: a record of floats. The advantage is normalised; `action` is the choice of a discrete one. */
+enum { R_LOGP, R_ADVANTAGE, R_TARGET, R_VALUE, R_ACTION, R_MAGNET = R_ACTION + (DISCRETE ? 1 : ACTIONS), RECORD = (R_MAGNET + ACTIONS + 3) / 4 * 4 };
 
-/* What the loss of one row needs. */
-typedef struct { const float *action, *magnet; float logp, advantage, target, value; int choice; } Row;
+typedef struct { float number[TILE * RECORD]; } RowData;
 
 /* What one row adds to the statistics and to the gradient of log_std. */
 typedef struct { float stat[ROW_STATS], log_std[ACTIONS]; } RowSums;
@@ -77,8 +75,9 @@ typedef struct { float matrix[ROW_TILES][COLUMN_TILES][4], head[HEADS / 16][HEAD
 /* --- the loss of one row ----------------------------------------------------------------------------- */
 
 /* d loss / d log-probability of the taken action (eq. 7). */
-DEVICE float surrogate(const UpdateArguments *u, float *stat, const Row *row, float logp, float advantage) {
-    float log_ratio = logp - row->logp, ratio = expf(log_ratio);
+DEVICE float surrogate(const UpdateArguments *u, float *stat, const float *row, float logp) {
+    const float advantage = row[R_ADVANTAGE];
+    float log_ratio = logp - row[R_LOGP], ratio = expf(log_ratio);
     float low = 1.0f - u->clip, high = 1.0f + u->clip;
     float bounded = ratio < low ? low : ratio > high ? high : ratio;
     float plain = ratio * advantage, clipped = bounded * advantage;
@@ -88,10 +87,10 @@ DEVICE float surrogate(const UpdateArguments *u, float *stat, const Row *row, fl
     return plain <= clipped || !(ratio == ratio) ? -plain : 0.0f;
 }
 
-DEVICE float value_gradient(const UpdateArguments *u, float *stat, const Row *row, float v) {
-    float target = row->target, error = v - target, gradient = 2.0f * error, loss = error * error;
+DEVICE float value_gradient(const UpdateArguments *u, float *stat, const float *row, float v) {
+    float target = row[R_TARGET], error = v - target, gradient = 2.0f * error, loss = error * error;
     if (u->value_clip > 0.0f) {
-        float old = row->value, moved = v - old, c = u->value_clip;
+        float old = row[R_VALUE], moved = v - old, c = u->value_clip;
         float clipped = old + (moved < -c ? -c : moved > c ? c : moved) - target;
         if (clipped * clipped > loss) {
             loss = clipped * clipped;
@@ -102,21 +101,21 @@ DEVICE float value_gradient(const UpdateArguments *u, float *stat, const Row *ro
     return u->value_weight * gradient;
 }
 
-DEVICE void gaussian_gradient(const UpdateArguments *u, const Weights *weights, RowSums *sums, const Row *row, float *out, float advantage, float scale) {
+DEVICE void gaussian_gradient(const UpdateArguments *u, const Weights *weights, RowSums *sums, const float *row, float *out, float scale) {
     float logp = 0.0f, *stat = sums->stat;
     for (int a = 0; a < ACTIONS; a++) {
-        float z = (row->action[a] - out[a]) * expf(-weights->log_std[a]);
+        float z = (row[R_ACTION + a] - out[a]) * weights->inv_std[a];
         logp += -0.5f * z * z - weights->log_std[a] - HALF_LOG_2PI;
         stat[STAT_ENTROPY] += weights->log_std[a] + 0.5f + HALF_LOG_2PI;
     }
-    float g = surrogate(u, stat, row, logp, advantage);
+    float g = surrogate(u, stat, row, logp);
     for (int a = 0; a < ACTIONS; a++) {
-        float inv = expf(-weights->log_std[a]), mean = out[a];
-        float z = (row->action[a] - mean) * inv;
+        float inv = weights->inv_std[a], mean = out[a];
+        float z = (row[R_ACTION + a] - mean) * inv;
         float dm = g * z * inv, ds = g * (z * z - 1.0f) - u->entropy_weight;
         if (u->magnet) { /* KL(policy || magnet) of two Gaussians */
-            float other = u->magnet_log_std[a], inv_var = expf(-2.0f * other), var = expf(2.0f * weights->log_std[a]);
-            float distance = mean - row->magnet[a];
+            float other = u->magnet_log_std[a], inv_var = u->magnet_inv_var[a], var = weights->variance[a];
+            float distance = mean - row[R_MAGNET + a];
             stat[STAT_MAGNET] += other - weights->log_std[a] + 0.5f * (var + distance * distance) * inv_var - 0.5f;
             dm += u->magnet_weight * distance * inv_var;
             ds += u->magnet_weight * (var * inv_var - 1.0f);
@@ -126,12 +125,12 @@ DEVICE void gaussian_gradient(const UpdateArguments *u, const Weights *weights, 
     }
 }
 
-DEVICE void choice_gradient(const UpdateArguments *u, float *stat, const Row *row, const unsigned char *mask, float *out, float advantage, float scale) {
+DEVICE void choice_gradient(const UpdateArguments *u, float *stat, const float *row, const unsigned char *mask, float *out, float scale) {
     float logp[ACTIONS], other[ACTIONS], entropy = 0.0f, magnet_kl = 0.0f;
     log_softmax(out, mask, logp);
-    if (u->magnet) log_softmax(row->magnet, mask, other);
-    int taken = row->choice;
-    float g = surrogate(u, stat, row, logp[taken], advantage);
+    if (u->magnet) log_softmax(row + R_MAGNET, mask, other);
+    int taken = (int)row[R_ACTION];
+    float g = surrogate(u, stat, row, logp[taken]);
     for (int a = 0; a < ACTIONS; a++) {
         if (mask && !mask[a]) continue;
         float p = expf(logp[a]);
@@ -156,11 +155,9 @@ DEVICE RowSums loss_gradient(const UpdateArguments *u, const Weights *weights, c
     RowSums sums = {};
     for (int o = 0; o < HEADS; o += 2) *(unsigned *)(back + o) = 0;
     if (number < 0) return sums;
-    const Row row_data = {data->action + line * ACTIONS, data->magnet + line * ACTIONS, data->logp[line], data->advantage[line],
-                          data->target[line], data->value[line], data->choice[line]}, *row = &row_data;
-    const float advantage = (float)(((double)row->advantage - u->scaling[0]) * u->scaling[1]), value = out[ACTIONS];
-    if (DISCRETE) choice_gradient(u, sums.stat, row, u->mask ? u->mask + (long long)number * ACTIONS : 0, out, advantage, scale);
-    else gaussian_gradient(u, weights, &sums, row, out, advantage, scale);
+    const float *row = data->number + line * RECORD, value = out[ACTIONS];
+    if (DISCRETE) choice_gradient(u, sums.stat, row, u->mask ? u->mask + (long long)number * ACTIONS : 0, out, scale);
+    else gaussian_gradient(u, weights, &sums, row, out, scale);
     out[ACTIONS] = value_gradient(u, sums.stat, row, value) * scale;
     for (int o = 0; o < OUTPUTS; o++) back[o] = to_half(out[o]);
     for (int s = 0; s < ROW_STATS; s++) sums.stat[s] *= scale;

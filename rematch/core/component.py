@@ -323,7 +323,7 @@ def merged_metrics(parts: Sequence[Component], results: Sequence[Metrics]) -> Me
     merged: Metrics = {}
     for part, metrics in zip(parts, results):
         for key, value in metrics.items():
-            if not isinstance(value, Real):
+            if type(value) not in (float, int) and not isinstance(value, Real):  # the second test is slow
                 raise ConfigError(f"component {part.name}: the metric {key} is {short_repr(value)}, expected "
                                   "a number")
             merged[key if "/" in key else f"{part.name}/{key}"] = value

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rematch import api
 from rematch.agents.learners.cuda_update import CudaUpdate
 from rematch.core import config as settings
@@ -123,5 +125,9 @@ def main(words: Sequence[str]) -> int:
         train_together({Path(folder): flags for folder, flags in folders.items()}, minutes)
     except ConfigError as error:
         print(f"rematch: {error}", flush=True)
+        return 2
+    except torch.OutOfMemoryError:
+        print(f"rematch: {len(folders)} runs at once need more memory than the GPU has; expected fewer "
+              "seeds, or fewer games or steps: they train one by one now", flush=True)
         return 2
     return 0

@@ -95,6 +95,14 @@ class CudaMatches:
         return self.game.cuda.bot_number(player) is not None
 
 
+_shared: dict[tuple[str, str], CudaMatches] = {}
+
+
+def matches_on_gpu(game: Game, world: Any) -> CudaMatches:
+    """The matches of this game with these settings; runs that train together share them."""
+    return _shared.setdefault((game.name, repr(world)), CudaMatches(game))
+
+
 class MatchTable:
     """The arrays of some matches of equally many games, side by side: row match * games + game."""
 

@@ -69,9 +69,9 @@ def gpu_matches(setup: Setup) -> Any:
     """What plays the matches of evaluations of a run on the GPU; None on the processor."""
     if setup.config.device != "cuda" or setup.game.cuda is None:
         return None
-    from rematch.evaluation.cuda_matches import CudaMatches
+    from rematch.evaluation.cuda_matches import matches_on_gpu
 
-    return CudaMatches(setup.game)
+    return matches_on_gpu(setup.game, setup.config.world)
 
 
 def gpu_collector(setup: Setup) -> Any:

@@ -91,6 +91,7 @@ def emulated_training(monkeypatch: pytest.MonkeyPatch, emulated_gpu: None) -> No
     for module in (cuda_ppo, cuda_update, cuda_acting, cuda_matches):
         monkeypatch.setattr(module, "DEVICE", torch.device("cpu"))
     cuda_acting._program.cache_clear()
+    cuda_matches._shared.clear()
     monkeypatch.setattr(cuda_acting, "Program", EmulatedNetworkProgram)
     for name, value in {
         "no_gpu": lambda: "", "new_stream": NoStream, "on_stream": same_stream, "synchronize": lambda: None,

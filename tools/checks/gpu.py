@@ -1,7 +1,7 @@
 """Repeats every figure about the GPU: equal games, speed of worlds, gradients, speed of training, learning.
 
     python tools/checks/gpu.py [CHECK ...] [--json FILE]
-    checks: same world gradient speed seeds alone profile train strength band kills sweep_kills
+    checks: same world gradient speed seeds alone profile train strength band kills sweep sweep_kills
 
 Each check prints its lines and appends a record with the commit and the card to the file; the exit code is 1
 where one of them fails. Continuous integration has no GPU: there the kernels run in an emulation
@@ -287,7 +287,8 @@ def kills() -> Record:
 CHECKS: dict[str, Callable[[], Record]] = {
     "same": same, "world": world, "gradient": gradient, "speed": speed, "seeds": gpu_runs.seeds,
     "alone": gpu_runs.alone, "profile": gpu_runs.profile, "train": gpu_runs.train,
-    "strength": gpu_runs.strength, "band": gpu_runs.band, "kills": kills, "sweep_kills": gpu_runs.sweep_kills,
+    "strength": gpu_runs.strength, "band": gpu_runs.band, "kills": kills, "sweep": gpu_runs.sweep,
+    "sweep_kills": gpu_runs.sweep_kills,
 }  # fmt: skip
 
 

@@ -145,6 +145,24 @@ def alone() -> Record:
     return {"together": 5, "alone": 2, "differences": 0}
 
 
+def sweep() -> Record:
+    """`rematch sweep` as a command, with reports and films: its seconds, its table, one folder beside a run alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        place, words = Path(folder), SHORT[1:]
+        command = [sys.executable, "-m", "rematch.cli"]
+        started = time.perf_counter()
+        run = subprocess.run([*command, "sweep", SHORT[0], "--seeds", "0-7", *words, "--name", str(place / "sweep")],
+                             cwd=kill_runs.ROOT, capture_output=True, text=True)  # fmt: skip
+        seconds = time.perf_counter() - started
+        if run.returncode:
+            raise SystemExit(f"exit code {run.returncode}: {(run.stdout + run.stderr)[-3000:]}")
+        subprocess.run([*command, "train", SHORT[0], *words, "--seed=5", "--name", str(place / "alone")],
+                       cwd=kill_runs.ROOT, check=True, capture_output=True)  # fmt: skip
+        _compare(place / "sweep" / "seed-5", place / "alone")
+        table = json.loads((place / "sweep" / "sweep.json").read_text())
+    return {"seconds": seconds, "finished": table["finished"], "failed": table["failed"], "differences": 0}
+
+
 def sweep_kills(kills: int = 20, seeds: int = 4) -> Record:
     """Seeds that train together, killed and started again: the files of runs that trained alone."""
     flags = ["pursuit", *(f"--{key}={value}" for key, value in kill_runs.ON_GPU.items())]

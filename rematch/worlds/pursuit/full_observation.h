@@ -94,15 +94,20 @@ RM_FN void observe_full(const Rules *rules, const Derived *derived, const Block 
             obs[s][14 + 2 * k][i] = k < slots ? rm_clip(gap[k][i] * per_diagonal, -1.0f, 1.0f) : 1.0f;
             obs[s][15 + 2 * k][i] = k < slots ? rm_clip(bearing[k][i] * per_pi, -1.0f, 1.0f) : 0.0f;
         }
+#ifndef __CUDACC__
         EACH_LANE obs[s][columns - 1][i] = (float)(max_steps - b->step[i]) * per_max_steps;
+#endif
         for (int i = 0; i < lanes; i++) {
             float *out = batch->obs[s] + (long)(row + i) * columns;
-#ifdef __CUDACC__
+#ifdef __CUDACC__ /* all indices are constants: the numbers stay in registers */
 #pragma unroll
+            for (int c = 0; c < MAX_COLUMNS; c++)
+                if (c < columns - 1) out[c] = obs[s][c][i];
+            out[columns - 1] = (float)(max_steps - b->step[i]) * per_max_steps;
 #else
 #pragma GCC unroll 8 /* without it this transposition takes a third of the step's time */
-#endif
             for (int c = 0; c < columns; c++) out[c] = obs[s][c][i];
+#endif
         }
     }
 }

@@ -27,8 +27,8 @@ typedef struct {
 } UpdateMemory;
 
 /* The minibatches of an iteration in order, and the tiles of one of them that this block computes: it adds up whole chains
- * of tiles, chain, chain + chains, chain + 2 chains ... `number` counts minibatches. */
-typedef struct { int number, epoch, at, size, chain, tile; } Work;
+ * of tiles, chain, chain + chains, chain + 2 chains ...; `chains` is a power of two. `number` counts minibatches. */
+typedef struct { int number, epoch, at, size, tile; } Work;
 
 /* --- the order of rows ------------------------------------------------------------------------------- */
 
@@ -176,7 +176,7 @@ DEVICE Work next_minibatch(const UpdateArguments *u, int count, Work work) {
     work.at += u->minibatch;
     if (work.at >= count) work.at = 0, work.epoch++;
     work.size = work.epoch < u->epochs ? minibatch_size(u, count, work.at) : 0;
-    work.chain = work.tile = blockIdx.x;
+    work.tile = blockIdx.x;
     return work;
 }
 
@@ -184,9 +184,8 @@ DEVICE Work next_minibatch(const UpdateArguments *u, int count, Work work) {
 DEVICE Work next_work(const UpdateArguments *u, int count, int chains, Work work) {
     work.tile += chains;
     if (work.tile * TILE < work.size) return work;
-    work.chain += gridDim.x;
-    work.tile = work.chain;
-    return work.chain < chains && work.tile * TILE < work.size ? work : next_minibatch(u, count, work);
+    work.tile = (work.tile & (chains - 1)) + gridDim.x;
+    return work.tile < chains && work.tile * TILE < work.size ? work : next_minibatch(u, count, work);
 }
 
 /* Start the copies of the rows of the arrays that a tile has; -1: none. */
@@ -319,13 +318,13 @@ template <class T> DEVICE double warp_total(const T *numbers, int count, int str
 DEVICE int tiles_of(int rows) { return (rows + TILE - 1) / TILE; }
 
 /* The square of the gradient's norm, and the KL divergence of the minibatch where it ends the epochs. */
-DEVICE void add_totals(const UpdateArguments *u, UpdateMemory *memory, Work work) {
+DEVICE void add_totals(const UpdateArguments *u, UpdateMemory *memory, int number, int size) {
     if (threadIdx.x < 32) {
         const double squares = warp_total(u->chunk_sums, CHUNKS, 1);
         if (threadIdx.x == 0) memory->total[0] = squares;
     } else if (threadIdx.x < 64 && u->target_kl > 0.0f) {
-        const float *kls = u->tile_stats + (long long)work.number * tiles_of(u->minibatch) * ROW_STATS + STAT_KL;
-        const double kl = warp_total(kls, tiles_of(work.size), ROW_STATS);
+        const float *kls = u->tile_stats + (long long)number * tiles_of(u->minibatch) * ROW_STATS + STAT_KL;
+        const double kl = warp_total(kls, tiles_of(size), ROW_STATS);
         if (threadIdx.x == 32) memory->total[1] = kl;
     }
     __syncthreads();
@@ -398,7 +397,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
         memory->decay1 = pow(0.9, (double)before);
         memory->decay2 = pow(0.999, (double)before);
     }
-    Work work = {0, 0, 0, count > 0 && u->epochs > 0 ? minibatch_size(u, count, 0) : 0, (int)blockIdx.x, (int)blockIdx.x};
+    Work work = {0, 0, 0, count > 0 && u->epochs > 0 ? minibatch_size(u, count, 0) : 0, (int)blockIdx.x};
     Work next = next_work(u, count, chains, work);
     copy_order(u, memory->row[0], work);
     copy_order(u, memory->row[1], next);
@@ -406,7 +405,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
     wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
     copy_rows(u, memory->tile.x[0], memory->row[0], memory->data);
     for (int turn = 0; work.size > 0;) {
-        const Work minibatch = work;
+        const int number = work.number, size = work.size;
         Sums sums = {};
         float log_std = 0.0f;
         load_weights<THREADS>(&memory->weights, u->packed);
@@ -416,15 +415,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
             compute_tile(u, memory, turn++, work, after_next, &tile);
             add_sums(&sums, &tile);
             log_std += add_row_sums(u, &memory->tile, work);
-            if (next.chain != work.chain || next.number != work.number) {
-                if (work.tile * TILE < work.size) store_sums(u, work.chain, &sums, log_std);
+            if (next.number != number || (next.tile & (chains - 1)) != (work.tile & (chains - 1))) { /* the chain ends */
+                if (work.tile * TILE < size) store_sums(u, work.tile & (chains - 1), &sums, log_std);
                 sums = {};
                 log_std = 0.0f;
             }
             work = next, next = after_next;
-        } while (work.number == minibatch.number && work.size > 0);
+        } while (work.number == number && work.size > 0);
         wait_for_blocks(u->barrier, &arrivals);
-        const Step step = few ? add_partials<1>(u, memory, tiles_of(minibatch.size)) : add_partials<ADDERS>(u, memory, tiles_of(minibatch.size));
+        const Step step = few ? add_partials<1>(u, memory, tiles_of(size)) : add_partials<ADDERS>(u, memory, tiles_of(size));
         if (threadIdx.x == THREADS - 32) {
             memory->decay1 *= 0.9;
             memory->decay2 *= 0.999;
@@ -432,7 +431,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
             memory->unbias = (float)(1.0 / (1.0 - memory->decay2));
         }
         wait_for_blocks(u->barrier, &arrivals);
-        add_totals(u, memory, minibatch);
+        add_totals(u, memory, number, size);
         const float norm = sqrtf((float)memory->total[0]);
         const float scale = u->max_norm > 0.0f && norm > u->max_norm ? u->max_norm / norm : 1.0f;
         if (!(norm < 1e18f)) { /* its square is a float */

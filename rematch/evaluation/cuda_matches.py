@@ -200,7 +200,6 @@ class MatchTable:
                 settings["bot"][m, seat, 0] = 0 if bot is None else bot
         self._send(self.settings, settings)
         self.world.restart()
-        self.world.next.rule = None
         self.world.push_next()
         slot = self.arrays["slot"]
         assert slot is not None

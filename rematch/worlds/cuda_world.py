@@ -80,6 +80,7 @@ class CudaNext(Next):
     """`Next` whose slots are drawn on the GPU. Reading `slot` draws them on the host too."""
 
     rule: SlotRule | None = None
+    fixed: Sequence[int] | None = None  # of all games, not yet written
     host_slot: Ints
 
     @property
@@ -87,18 +88,20 @@ class CudaNext(Next):
         if self.rule is not None:
             self.host_slot[:] = self.rule.draw(len(self.host_slot))
             self.rule = None
+        if self.fixed is not None:
+            self.host_slot[:] = self.fixed
+            self.fixed = None
         return self.host_slot
 
     @slot.setter
     def slot(self, slot: Ints) -> None:
-        self.host_slot, self.rule = slot, None
+        self.host_slot, self.rule, self.fixed = slot, None, None
 
     def draw_slots(self, rule: SlotRule) -> None:
-        self.rule = rule
+        self.rule, self.fixed = rule, None
 
     def fix_slots(self, slots: Sequence[int]) -> None:
-        self.rule = None
-        self.host_slot[:] = slots
+        self.rule, self.fixed = None, slots
 
 
 class CudaWorld:

@@ -146,12 +146,13 @@ def alone() -> Record:
 
 
 def sweep() -> Record:
-    """`rematch sweep` as a command, with reports and films: its seconds, its table, one folder beside a run alone."""
+    """`rematch sweep` as a command, with reports and films; one of its runs beside the same run alone."""
     with tempfile.TemporaryDirectory() as folder:
         place, words = Path(folder), SHORT[1:]
         command = [sys.executable, "-m", "rematch.cli"]
         started = time.perf_counter()
-        run = subprocess.run([*command, "sweep", SHORT[0], "--seeds", "0-7", *words, "--name", str(place / "sweep")],
+        name = ["--name", str(place / "sweep")]
+        run = subprocess.run([*command, "sweep", SHORT[0], "--seeds", "0-7", *words, *name],
                              cwd=kill_runs.ROOT, capture_output=True, text=True)  # fmt: skip
         seconds = time.perf_counter() - started
         if run.returncode:

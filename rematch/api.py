@@ -139,7 +139,7 @@ def _start(
             run.log_line(note)
             if console is not None and not run.stdout_is_log:
                 console.line(note)
-        _announce(trainer, run)
+        announce(trainer, run)
         if start is not None:  # no setting holds them: a run that is killed now can still be resumed
             start.lineage.write(run.folder)
             run.save(trainer.clock.iteration, trainer.state_dict(), fingerprint(config), temporary=True)
@@ -178,16 +178,17 @@ def _resume(
     folder: Path, console: Console | None, minutes: float | None, other_machine: bool, *, place: Place | None
 ) -> Trained:
     with StopRequest(minutes) as stop, Run.open(folder, write=True) as run:
-        trainer, notes = _restored(run, other_machine, place)
-        iteration = trainer.clock.iteration
-        run.timing({"event": "resume", "iteration": iteration, "time": time.time()})
+        trainer, notes = restored(run, other_machine, place)
+        run.timing({"event": "resume", "iteration": trainer.clock.iteration, "time": time.time()})
         if console is not None:
             for note in notes:
                 console.line(note)
         return _run_loop(trainer, run, console, stop, resumed=True)
 
 
-def _restored(run: Run, other_machine: bool, place: Place | None) -> tuple[Trainer, list[str]]:
+def restored(
+    run: Run, other_machine: bool = False, place: Place | None = None
+) -> tuple[Trainer, list[str]]:
     """A trainer in the state of the newest checkpoint, and lines for the console; its files are rewound."""
     config = stored_config(run)
     notes = conformance.check_user_game(config.game, config.world)
@@ -200,7 +201,7 @@ def _restored(run: Run, other_machine: bool, place: Place | None) -> tuple[Train
         load_checkpoint(trainer, checkpoint)
     notes += run.rewind(checkpoint)
     if checkpoint is None:
-        _announce(trainer, run)
+        announce(trainer, run)
     source = f"checkpoint {checkpoint.folder.name}" if checkpoint else "the beginning"
     notes.append(f"resumed {run.folder} at iteration {trainer.clock.iteration}, from {source}")
     return trainer, notes
@@ -233,7 +234,8 @@ def load_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
         raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {why}") from None
 
 
-def _announce(trainer: Trainer, run: Run) -> None:
+def announce(trainer: Trainer, run: Run) -> None:
+    """The first lines of train.log."""
     c = trainer.config
     run.log_line(
         f"Run {c.game} seed {c.seed}: {c.iterations} iterations of {c.games} games x {c.steps} steps"
@@ -348,7 +350,7 @@ def _release(error: BaseException | None) -> None:
 def _train_again(folder: Path, last: int, quiet: bool, place: Place | None) -> None:
     """Train a run from its newest checkpoint to the end of iteration `last`, as before, and save that."""
     with StopRequest(None) as stop, Run.open(folder, write=True) as run, ProgressDisplay(quiet) as display:
-        trainer, _ = _restored(run, True, place)  # this process has trained from that checkpoint
+        trainer, _ = restored(run, True, place)  # this process has trained from that checkpoint
         clock, first = trainer.clock, trainer.clock.iteration
         display.line(f"training iterations {first + 1} to {last} again, to save the last whole iteration")
 

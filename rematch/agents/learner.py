@@ -69,6 +69,7 @@ class Learner:
     rate: float  # factor of the learning rate, 0 to 1
     native: bool  # computed in C threads, so that several learners can learn at the same time
     regularizers: list[Regularizer]
+    device_weights: Any = None  # its weights on a GPU, as acting reads them; they stay in their place
 
     # --- before anything is built ---
 
@@ -121,6 +122,14 @@ class Learner:
 
     def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
         """One update; returns metrics, among them "decisions"."""
+        raise NotImplementedError
+
+    def start(self, rollout: RolloutBuffer, progress: float, iteration: int) -> bool:
+        """Begin an update that runs beside this thread; False where `learn` does it all."""
+        return False
+
+    def result(self) -> dict[str, float]:
+        """Wait for the update that `start` began; what `learn` returns."""
         raise NotImplementedError
 
     def acting(self, progress: float) -> Floats:

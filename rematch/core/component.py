@@ -272,6 +272,9 @@ class Component:
     def after_rollout(self, rollout: Any, clock: Clock) -> None:
         """Read events, write reward terms."""
 
+    def start_update(self, rollout: Any, clock: Clock) -> None:
+        """Begin an update that runs beside this thread, as on a GPU; `update` waits for it."""
+
     def update(self, rollout: Any, clock: Clock) -> Metrics:
         """Update the weights. The component's name is put before names of metrics without a slash."""
         return {}
@@ -330,7 +333,7 @@ def merged_metrics(parts: Sequence[Component], results: Sequence[Metrics]) -> Me
     merged: Metrics = {}
     for part, metrics in zip(parts, results):
         for key, value in metrics.items():
-            if not isinstance(value, Real):
+            if type(value) not in (float, int) and not isinstance(value, Real):  # the second test is slow
                 raise TrainingError(f"component {part.name}: the metric {key} is {short_repr(value)}, "
                                     "expected a number")
             merged[key if "/" in key else f"{part.name}/{key}"] = value

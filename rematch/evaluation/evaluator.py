@@ -53,6 +53,7 @@ class EvaluationConfig:
 HEAD_TO_HEAD = 0.1  # share of an evaluation's time that the roles play each other, about
 # Games per match, the bots to play against (empty: all but the slow ones), index of the first match.
 MatchRequest = tuple[int, Sequence[str], int]
+Pairing = tuple[str, Player, list[Player]]  # role of the player, bot, players by seat
 
 
 def limited_games(config: EvaluationConfig, game: Game, world: Any) -> tuple[int, int]:
@@ -120,23 +121,24 @@ def evaluate_single_agent(
 
 
 def against_bots(
-    board: Scoreboard,
-    game: Game,
-    spec: Spec,
-    players: Mapping[str, Player],
-    request: MatchRequest,
+    board: Scoreboard, players: Mapping[str, Player], pairings: Sequence[Pairing], request: MatchRequest
 ) -> list[Result]:
     """One result per player and bot of the opposing roles."""
-    games, wanted, index = request
-    pairs = [(role, bot) for role in players for opposing_role in opposing_roles(spec, role)
-             for bot in bots_for(game, opposing_role, wanted)]
+    games, _, index = request
     results = []
-    for number, (role, bot) in PROGRESS.each(list(enumerate(pairs))):
-        player = players[role]
-        seats = versus(spec, player, role, bot)
-        result = board.results(seats, games, index + number)[seats.index(player)]
+    for number, (role, bot, seats) in PROGRESS.each(list(enumerate(pairings))):
+        result = board.results(seats, games, index + number)[seats.index(players[role])]
         results.append(replace(result, role=role, opponent=bot.name))
     return results
+
+
+def bot_pairings(
+    game: Game, spec: Spec, players: Mapping[str, Player], wanted: Sequence[str]
+) -> list[Pairing]:
+    """Every player with every bot of the opposing roles."""
+    pairs = [(role, bot) for role in players for opposing_role in opposing_roles(spec, role)
+             for bot in bots_for(game, opposing_role, wanted)]
+    return [(role, bot, versus(spec, players[role], role, bot)) for role, bot in pairs]
 
 
 def best_bots(board: Scoreboard, game: Game, spec: Spec, request: MatchRequest) -> dict[str, Result]:
@@ -159,13 +161,21 @@ def best_bots(board: Scoreboard, game: Game, spec: Spec, request: MatchRequest) 
         return best
     pairs = [(role, opponent) for role in spec.roles for opposing_role in opposing_roles(spec, role)
              for opponent in bots_for(game, opposing_role, wanted)]
+    trial_matches, at = [], index
+    for role, opponent in pairs:
+        for candidate in (candidates := bots_for(game, role, ())):
+            trial_matches.append((versus(spec, candidate, role, opponent), games, at))
+            at += 1
+        at += bool(candidates)  # the match of the best one
+    board.expect(trial_matches)
+    trial_seats = iter(trial_matches)
     for role, opponent in PROGRESS.each(pairs):
         trials = []
         candidates = bots_for(game, role, ())
         for number, candidate in enumerate(candidates):
             with PROGRESS.part(number / (len(candidates) + 1), (number + 1) / (len(candidates) + 1)):
-                seats = versus(spec, candidate, role, opponent)
-                result = board.results(seats, games, index)[seats.index(candidate)]
+                seats = next(trial_seats)[0]
+                result = board.results(seats, games, index)[spec.roles[role].seats[0]]
             trials.append((result.score, candidate))
             index += 1
         if not trials:
@@ -205,8 +215,11 @@ def evaluate(
     row: dict[str, Any] = {"rates": {}}
     if spec.seats == 1:
         return row | {"returns": evaluate_single_agent(board, players, request), "table": []}
+    pairings = bot_pairings(game, spec, players, wanted)
+    seats = [players[spec.role_of(seat).name] for seat in range(spec.seats)]
+    later = [(bot_seats, games, index + 1 + n) for n, (_, _, bot_seats) in enumerate(pairings)]
+    board.expect([(seats, games, index), *later])
     if len(spec.roles) == 2:
-        seats = [players[spec.role_of(seat).name] for seat in range(spec.seats)]
         with PROGRESS.part(0.0, HEAD_TO_HEAD):
             results = board.results(seats, games, index)
         for role, role_spec in spec.roles.items():
@@ -223,7 +236,7 @@ def evaluate(
         row["gap_low"] = 0.0 if low <= 0.5 <= high else min(abs(2 * low - 1), abs(2 * high - 1))
         row["gap_high"] = max(abs(2 * low - 1), abs(2 * high - 1))
     with PROGRESS.part(HEAD_TO_HEAD if len(spec.roles) == 2 else 0.0, 1.0):
-        matches = against_bots(board, game, spec, players, (games, wanted, index + 1))
+        matches = against_bots(board, players, pairings, (games, wanted, index + 1))
     row["table"] = [result.row() for result in matches]
     with PROGRESS.part(1.0, 1.0):
         exact = exactly(board, game, players)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +114,15 @@ class MatchKey:
 
 
 PlayElsewhere = Callable[[Sequence[Player], MatchKey], Played]  # players by seat
+
+
+class ManyMatches(Protocol):
+    """Plays many matches at a time (evaluation/cuda_matches.py)."""
+
+    def play(
+        self, board: Scoreboard, matches: Sequence[tuple[Sequence[Player], MatchKey]]
+    ) -> list[Played | None]:
+        """The games of each match, players by seat; None where it must be played one by one."""
 
 
 def joined(parts: Sequence[Played]) -> Played:
@@ -252,6 +261,8 @@ class Scoreboard:
         self.make, self.seed, self.threads, self.random = make, seed, threads, random
         self.watch, self.max_steps = watch, max_steps
         self.play_elsewhere: PlayElsewhere | None = None  # set where other processes play the matches
+        self.many: ManyMatches | None = None  # set where a GPU plays the matches
+        self.expected: dict[tuple[Any, ...], Played] = {}  # games that are played already
 
     @cached_property
     def spec(self) -> Spec:
@@ -265,13 +276,13 @@ class Scoreboard:
         Every `turn` of an index has the same deals, with random numbers of its own. The games have the
         numbers `first`, `first` + 1, ...; each depends on its number, not on the games beside it.
         """
-        if self.play_elsewhere is not None and not first:
-            return self.play_elsewhere(players, MatchKey(games, index, turn))
-        world, seed = self.make(games, first, self._seed(index)), self._seed(index, turn)
+        if not first and (played := self._played_elsewhere(players, MatchKey(games, index, turn))):
+            return played
+        world, seed = self.make(games, first, self.deal_seed(index)), self.deal_seed(index, turn)
         parts = world.parts(max(1, min(self.threads, games)))
         names = " against ".join(dict.fromkeys(player.name for player in players))
         progress = Progress(names, games, self.watch, {part.first: part.games for part in parts})
-        play_part = partial(play, players=players, seed=seed, limit=self._limit(games),
+        play_part = partial(play, players=players, seed=seed, limit=self.limit(games),
                             before_step=progress.before_step)
         if len(parts) == 1:
             return play_part(world)
@@ -283,20 +294,38 @@ class Scoreboard:
                 raise
         return joined(played)
 
+    def expect(self, matches: Sequence[tuple[Sequence[Player], int, int]]) -> None:
+        """These matches (players, games, index) will be played: where a GPU plays, all at once now."""
+        self.expected.clear()
+        if self.many is None or len(self.spec.roles) == 1:
+            return
+        keys = [(players, MatchKey(games, index)) for players, games, index in matches]
+        for (players, key), played in zip(keys, self.many.play(self, keys)):
+            if played is not None:
+                self.expected[*map(id, players), key] = played
+
+    def _played_elsewhere(self, players: Sequence[Player], key: MatchKey) -> Played | None:
+        """The games of a match that this process does not play on its threads; else None."""
+        if self.play_elsewhere is not None:
+            return self.play_elsewhere(players, key)
+        if played := self.expected.pop((*map(id, players), key), None):
+            return played
+        return self.many.play(self, [(players, key)])[0] if self.many is not None else None
+
     def shard(
         self, players: Sequence[Player], key: MatchKey, games: range,
         before_step: Callable[[World, int, int], None],
     ) -> Played:  # fmt: skip
         """Some games of a match, the same as in the whole match."""
-        world = self.make(len(games), games.start, self._seed(key.index))
-        return play(world, players, self._seed(key.index, key.turn), self._limit(key.games), before_step)
+        world = self.make(len(games), games.start, self.deal_seed(key.index))
+        return play(world, players, self.deal_seed(key.index, key.turn), self.limit(key.games), before_step)
 
-    def _seed(self, index: int, turn: int = 0) -> int:
+    def deal_seed(self, index: int, turn: int = 0) -> int:
         """The key of the deals of a match; with a turn, that of the random numbers of its players."""
         seed = rng.key(self.seed, rng.EVALUATION, index & 0xFFFFFFFF, index >> 32)
         return rng.key(seed, rng.EVALUATION, turn) if turn else seed
 
-    def _limit(self, games: int) -> int:
+    def limit(self, games: int) -> int:
         """Steps of each game, at most."""
         return max(1, self.max_steps // games)
 

@@ -2,14 +2,13 @@
 
 Nothing runs on the host between the steps. In each step one kernel per role lets the policies of all slots
 act (agents/networks/cuda/act.h), and one kernel lets the scripted players act and steps the games
-(kernels.cu of the world).
+(kernels.cu of the world). Collectors of runs that train together (`CudaPlay`) share these launches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,36 +17,17 @@ from torch import Tensor
 from rematch.core import rng
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Role
-from rematch.core.system.cuda import record_graph, side_by_side
+from rematch.rollout.cuda_play import GAMES_PER_BLOCK as GAMES_PER_BLOCK
+from rematch.rollout.cuda_play import Copy, CudaPlay, RoleActing
 from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer
+from rematch.rollout.cuda_rollout import on_device as on_device
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating, Seating
 
-GAMES_PER_BLOCK = 64
 MAX_SEATS, MAX_BOTS, MAX_TABLES = 4, 32, 8  # of cuda_step.h
-SETTINGS = np.dtype([("key", "u8", MAX_SEATS), ("table", "u8", MAX_TABLES), ("policies", "i4", MAX_SEATS),
-                     ("bot", "i4", (MAX_SEATS, MAX_BOTS)), ("games", "i4"), ("first", "i4")],
-                    align=True)  # fmt: skip
-
-
-def on_device(struct: np.ndarray[Any, Any]) -> Tensor:
-    """The bytes of C structs, on the GPU."""
-    return torch.from_numpy(struct.view(np.uint8).reshape(-1)).to(DEVICE)
-
-
-class RoleActing(Protocol):
-    """The policies of one role: agents/networks/cuda_acting.py."""
-
-    seating: RoleSeating
-
-    def send_weights(self) -> None:
-        """Send the slots that were filled since the last rollout."""
-
-    def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
-        """Launch the kernel of step t; only_values: of the learner, for the position after the last step."""
-
-    def join(self, other: Any) -> bool:
-        """Whether one launch serves this role and the other from now on."""
+SETTINGS = np.dtype([("key", "u8", MAX_SEATS), ("table", "u8", MAX_TABLES), ("first_step", "u8"),
+                     ("failure", "u8"), ("policies", "i4", MAX_SEATS), ("bot", "i4", (MAX_SEATS, MAX_BOTS)),
+                     ("games", "i4"), ("first", "i4"), ("stream", "i4")], align=True)  # fmt: skip
 
 
 MakeActing = Callable[[Role, RoleSeating, CudaRolloutBuffer, int, int], RoleActing]
@@ -64,10 +44,11 @@ class CudaCollector:
         self.rollout = CudaRolloutBuffer(world.spec, steps, world.games)
         for role in world.mask:
             self.rollout.role_tracks[role].add_mask()
-        self.first_step = torch.zeros(1, dtype=torch.int64, device=DEVICE)
+        self.first_step = self.rollout.first_step_tensor
         self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
-        self.graph: Any = None  # torch.cuda.CUDAGraph, recorded before the first rollout
         self.acting: list[RoleActing] = []
+        self.prepared = False
+        self.play = CudaPlay([self])
 
     def allocate(self, columns: Collection[str]) -> None:
         if columns:
@@ -82,16 +63,21 @@ class CudaCollector:
     def submit(self, iteration: int) -> None:
         self.before_step()
         self.rollout.clear()
-        if self.graph is None:
+        if not self.prepared:
             self._prepare()
         for acting in self.acting:
             acting.send_weights()
-        self.world.push_next()
-        self.first_step.fill_(iteration * self.rollout.steps)
-        self.graph.replay()
+        self.rule = self.world.push_next()
+        self.rule["first_step"] = self.first_step.data_ptr()
+        self.rule["start"] = iteration * self.rollout.steps
+        self.play.start(self)
 
     def result(self) -> RolloutBuffer:
-        kind, game = self.failure.tolist()
+        self.play.launch()
+        numbers = self.play.numbers(self)
+        self.rollout.tally, self.world.host_slot = numbers.tally, numbers.slot
+        self.world.host_counters = numbers.counters
+        kind, game = numbers.failure
         if kind:
             meaning = self.world.cuda.failures.get(kind, f"failure {kind}")
             raise WorldError(f"game {self.world.first + game}: {meaning}")
@@ -101,10 +87,10 @@ class CudaCollector:
         self.submit(iteration)
         return self.result()
 
-    # --- the graph ---
+    # --- the arguments of the kernels ---
 
     def _prepare(self) -> None:
-        """Compile the kernels and record the graph; the seats are final by now."""
+        """Compile the kernels; the seats are final by now."""
         spec = self.world.spec
         self.acting = [
             self.make_acting(role, self.seating[name], self.rollout,
@@ -115,20 +101,14 @@ class CudaCollector:
         for acting in self.acting:
             acting.seating.changed.update(acting.seating.placed)
             acting.send_weights()
-        self.launches: list[RoleActing] = []
-        for acting in self.acting:
-            if not any(launch.join(acting) for launch in self.launches):
-                self.launches.append(acting)
-        self.step_kernel = self.world.program.kernel("step_games")
-        self.settings = on_device(self._settings())
-        self.steps = on_device(
-            np.array([self._step_pointers(t) for t in range(self.rollout.steps)], np.uint64)
-        )
-        self.graph = record_graph(self._play)
+        self.settings = self._settings()
+        self.steps = np.array([self._step_pointers(t) for t in range(self.rollout.steps)], np.uint64)
+        self.prepared = True
 
     def _settings(self) -> np.ndarray[Any, Any]:
         spec, settings = self.world.spec, np.zeros(1, SETTINGS)
-        settings["games"], settings["first"] = self.world.games, self.world.first
+        settings["games"], settings["first"], settings["stream"] = self.world.games, self.world.first, rng.BOT
+        settings["first_step"], settings["failure"] = self.first_step.data_ptr(), self.failure.data_ptr()
         for number, table in enumerate(self.world.tables.values()):
             settings["table"][0, number] = table.data_ptr()
         for role in spec.roles.values():
@@ -173,57 +153,44 @@ class CudaCollector:
                 tensors[f"mask.{name}"] = track.mask_tensor[t + 1]
         return tensors
 
-    def _play(self) -> None:
-        """What the graph records: the position after the last rollout becomes step 0, then all steps."""
-        rollout, world, last = self.rollout, self.world, self.rollout.steps
-        rollout.started_tensor.copy_(world.started)
-        rollout.slot_tensor[0].copy_(world.slots)
-        rollout.acting_tensor[0].copy_(world.acting)
-        self._join_fields(0)
-        for t in range(last):
-            side_by_side([partial(acting.act, t, self.first_step) for acting in self.launches])
-            self.step_games(t)
-            self._join_written_fields(t + 1)
-        side_by_side(
-            [partial(acting.act, last, self.first_step, only_values=True) for acting in self.launches]
-        )
-        world.started.copy_(rollout.ended_tensor[-1] != 0)
-        world.slots.copy_(rollout.slot_tensor[last])
-        world.acting.copy_(rollout.acting_tensor[last])
-        self._split_fields(last)
+    # --- parts of the graph ---
 
-    def step_games(self, t: int) -> None:
-        """Launch the kernel of the world: scripted players act, games step."""
-        blocks = -(-self.world.games // GAMES_PER_BLOCK)
-        self.step_kernel(
-            (blocks, 1), GAMES_PER_BLOCK, self.steps, t, self.settings, self.first_step, self.failure
-        )
-
-    def _join_fields(self, t: int) -> None:
-        """The observations and masks of step t from the world's."""
-        for name, track in self.rollout.role_tracks.items():
-            self._join(track, t)
+    def begin(self) -> list[Copy]:
+        """The position after the last rollout becomes step 0."""
+        rollout, world = self.rollout, self.world
+        copies = [(rollout.started_tensor, world.started), (rollout.slot_tensor[0], world.slots),
+                  (rollout.acting_tensor[0], world.acting)]  # fmt: skip
+        for name, track in rollout.role_tracks.items():
+            copies += self._joined(track, 0)
             if track.mask_tensor is not None:
-                track.mask_tensor[t].copy_(self.world.mask[name])
+                copies.append((track.mask_tensor[0], world.mask[name]))
+        return copies
 
-    def _join_written_fields(self, t: int) -> None:
+    def written_fields(self, t: int) -> list[Copy]:
         """Where the kernel writes several fields, they are joined; a single one is written in place."""
-        for name, track in self.rollout.role_tracks.items():
-            if f"obs.{name}" not in self.world.batch:
-                self._join(track, t)
+        tracks = self.rollout.role_tracks.items()
+        return [pair for name, track in tracks if f"obs.{name}" not in self.world.batch
+                for pair in self._joined(track, t)]  # fmt: skip
 
-    def _join(self, track: CudaRoleRollout, t: int) -> None:
-        fields = [self.world.fields[f"{track.role.name}.{field.name}"] for field in track.role.fields]
-        if len(fields) == 1:
-            track.obs_tensor[t].copy_(fields[0])
-        else:
-            torch.cat(fields, -1, out=track.obs_tensor[t])
-
-    def _split_fields(self, t: int) -> None:
-        """The world's fields and masks from the observations of step t."""
-        for name, track in self.rollout.role_tracks.items():
-            if f"obs.{name}" in self.world.batch:
+    def end(self) -> list[Copy]:
+        """The position after the last step becomes the world's."""
+        rollout, world, last = self.rollout, self.world, self.rollout.steps
+        torch.ne(rollout.ended_tensor[-1], 0, out=world.started)
+        copies = [(world.slots, rollout.slot_tensor[last]), (world.acting, rollout.acting_tensor[last])]
+        for name, track in rollout.role_tracks.items():
+            if f"obs.{name}" in world.batch:
                 (field,) = track.role.fields
-                self.world.fields[f"{name}.{field.name}"].copy_(track.obs_tensor[t])
+                copies.append((world.fields[f"{name}.{field.name}"], track.obs_tensor[last]))
             if track.mask_tensor is not None:
-                self.world.mask[name].copy_(track.mask_tensor[t])
+                copies.append((world.mask[name], track.mask_tensor[last]))
+        return copies
+
+    def _joined(self, track: CudaRoleRollout, t: int) -> list[Copy]:
+        """The fields of a role side by side, as its observations of step t."""
+        copies, column = [], 0
+        for field in track.role.fields:
+            columns = track.obs_tensor[t][..., column : column + field.size]
+            source = self.world.fields[f"{track.role.name}.{field.name}"]
+            copies.append((columns, source.reshape(columns.shape)))
+            column += field.size
+        return copies

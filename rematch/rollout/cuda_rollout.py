@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,9 +16,15 @@ from rematch.rollout.rollout_buffer import (
     RewardTerm,
     RoleRollout,
     RolloutBuffer,
+    Tally,
 )
 
 DEVICE = torch.device("cuda")
+
+
+def on_device(struct: np.ndarray[Any, Any]) -> Tensor:
+    """The bytes of C structs, on the GPU."""
+    return torch.from_numpy(struct.view(np.uint8).reshape(-1)).to(DEVICE)
 
 
 class HostCopies:
@@ -98,6 +105,7 @@ class CudaRolloutBuffer(HostCopies, RolloutBuffer):
         self.length_tensor = torch.zeros((steps, games), dtype=torch.int32, device=DEVICE)
         self.slot_tensor = torch.zeros(after, dtype=torch.int32, device=DEVICE)
         self.acting_tensor = torch.ones(after, dtype=torch.uint8, device=DEVICE)
+        self.first_step_tensor = torch.zeros(1, dtype=torch.int64, device=DEVICE)  # of this run
         self.started_tensor = torch.ones(games, dtype=torch.bool, device=DEVICE)
         self.sources = {
             "ended": lambda: self.ended_tensor,
@@ -111,6 +119,7 @@ class CudaRolloutBuffer(HostCopies, RolloutBuffer):
         self.events, self.captured, self.forced_events, self.episode_infos = [], [], [], []
         self.states, self.forced, self.demo_index = None, None, None
         self._finished: FinishedGames | None = None
+        self.tally: Tally | None = None
 
     def clear(self) -> None:
         super().clear()

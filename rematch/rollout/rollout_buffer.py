@@ -39,6 +39,17 @@ class FinishedGames:
     length: Ints  # [m] steps
 
 
+@dataclass(frozen=True)
+class Tally:
+    """The games that ended in a rollout of a world with two roles of one seat, counted per slot."""
+
+    games: int
+    length: int  # steps of all of them
+    learner: dict[str, tuple[int, float]]  # role -> games of the learner in slot 0, and its score in them
+    # role -> [slots] games of each opponent against a learner, and the learner's score in them
+    opponents: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+
 class ColumnReads:
     """The columns that each component read on the host; `rematch check` prints them."""
 
@@ -122,6 +133,7 @@ class RolloutBuffer(Columns):
         self.players: dict[str, list[str]] = {}  # role -> name of the player in each slot; "" is the learner
         self.restart_stage: Floats = np.zeros((games, len(spec.stage)), np.float32)  # of `next`
         self.counters: dict[str, int] = {}  # of the world
+        self.tally: Tally | None = None  # where the games were counted already, as on a GPU
         self.start_groups: list[str] = []  # [N] `EventLog.bands` of the running episodes
 
     def __getitem__(self, role: str) -> RoleRollout:

@@ -47,11 +47,15 @@ class RolloutQueue:
         self.pending: Submission | None = None
         self.ahead = 0  # rollouts that were submitted ahead of their iteration
 
-    def next(self, clock: Clock, prepare: Callable[[Clock], None]) -> RolloutBuffer:
-        """The rollout of this iteration; `prepare` calls `before_rollout` of all components."""
+    def submit(self, clock: Clock, prepare: Callable[[Clock], None]) -> None:
+        """Submit the rollout of this iteration, if it is not pending; `prepare` is that of `next`."""
         if self.pending is None:
             prepare(clock)
             self._submit(clock)
+
+    def next(self, clock: Clock, prepare: Callable[[Clock], None]) -> RolloutBuffer:
+        """The rollout of this iteration; `prepare` calls `before_rollout` of all components."""
+        self.submit(clock, prepare)
         rollout = self._result(clock)
         if self.collector.lag and clock.iteration + 1 < clock.last:
             ahead = replace(clock, iteration=clock.iteration + 1)

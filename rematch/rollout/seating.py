@@ -53,6 +53,7 @@ class RoleSeating:
         # For collectors that do not read `packed`: slot -> its weights, and the slots filled since they read.
         self.placed: dict[int, Floats] = {}
         self.changed: set[int] = set()
+        self.learner_weights: Any = None  # on a GPU: the tensor of the learner that slot 0 plays from
 
     def place(self, slot: int, weights: Floats) -> None:
         """Put a policy's weights into a slot."""

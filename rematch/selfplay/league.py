@@ -84,6 +84,10 @@ class Matchmaker:
         The opponent's score against the learner is (1 + outcome of opponent - outcome of learner) / 2. With
         two seats that is the outcome; with more, both may lose to a third, which is a draw between the two.
         """
+        if rollout.tally is not None:
+            for role, pool in self.pools.items():
+                pool.add_results(*rollout.tally.opponents[role], rollout.players[role])
+            return
         games = rollout.finished()
         by_learner = {role: games.slot[role] == 0 for role in self.pools}
         learner_seats = sum(mine.sum(1) for mine in by_learner.values())

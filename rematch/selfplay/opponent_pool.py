@@ -255,6 +255,13 @@ class OpponentPool:
         count = len(self.slot_names) + len(self.bots)
         games = np.bincount(slot, minlength=count)
         score = np.bincount(slot, weights=1.0 - lost, minlength=count)
+        self.add_results(games, score, names)
+
+    def add_results(
+        self, games: NDArray[np.number], score: NDArray[np.float64], names: Sequence[str]
+    ) -> None:
+        """Games [slots] against the opponent in each slot, and the learner's score in them."""
+        count = len(self.slot_names) + len(self.bots)
         played = [(s, name) for s, name in enumerate(names[:count]) if s and games[s]]
         for opponent in [*self.snapshots, *self.bots]:
             opponent.games *= DECAY

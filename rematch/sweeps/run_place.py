@@ -13,8 +13,11 @@ from rematch.core.run_config import Config
 from rematch.core.system import system_memory
 from rematch.core.system.interrupts import StopRequest
 from rematch.sweeps import cluster_runs
+from rematch.sweeps.gpu_runs import GpuChildren
 from rematch.sweeps.processes import Children, Task, gib
 from rematch.training import memory_estimate
+from rematch.training.device import trains_beside_others
+from rematch.training.setup import RunSetup
 
 Sizes = tuple[int, int, str]  # runs at a time, bytes of memory of each, and a line about both
 Log = Callable[[str], None]
@@ -30,7 +33,7 @@ class Limits:
 
 
 class RunPlace:
-    """Child processes of this machine."""
+    """Child processes of this machine; on its GPU, the runs of one configuration train in one process."""
 
     def sizes(self, configs: Sequence[Config], runs: int, jobs_flag: int | None) -> Sizes:
         """For `runs` runs with these settings; refuses more at a time than memory holds."""
@@ -52,7 +55,13 @@ class RunPlace:
         return jobs, need, f"{jobs} at a time, {each}{crowded}; {size}"
 
     def children(self, configs: Sequence[Config], tasks: Sequence[Task], sizes: Sizes, log: Log) -> Children:
-        return Children(tasks, *sizes[:2], log)
+        each = len(tasks) // len(configs)  # runs of one configuration follow each other
+        groups = [
+            tasks[number * each : (number + 1) * each]
+            for number, config in enumerate(configs)
+            if each > 1 and trains_beside_others(RunSetup(config))
+        ]
+        return GpuChildren(tasks, *sizes[:2], log, groups) if groups else Children(tasks, *sizes[:2], log)
 
 
 class ClusterPlace(RunPlace):

@@ -47,12 +47,31 @@ def chosen_device(setup: Setup) -> str:
     return "cpu" if needs_cpu(setup) else "cuda"
 
 
+def trains_beside_others(setup: Setup) -> bool:
+    """Whether one process can train several seeds of this run on a GPU, one launch for all of them."""
+    from rematch.agents.networks.cuda_network import cannot_compute
+
+    config = setup.config
+    if config.device != "cuda" or setup.learner_class.name != "ppo":
+        return False
+    return not any(cannot_compute(role, config.network) for role in setup.spec.roles.values())
+
+
 def on_gpu(world: Any, setup: Setup) -> Any:
     """The same games on the GPU."""
     from rematch.worlds.cuda_world import CudaWorld
 
     check_device(setup)
     return CudaWorld(world, setup.game.cuda)
+
+
+def gpu_matches(setup: Setup) -> Any:
+    """What plays the matches of evaluations of a run on the GPU; None on the processor."""
+    if setup.config.device != "cuda" or setup.game.cuda is None:
+        return None
+    from rematch.evaluation.cuda_matches import matches_on_gpu
+
+    return matches_on_gpu(setup.game, setup.config.world)
 
 
 def gpu_collector(setup: Setup) -> Any:

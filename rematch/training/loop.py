@@ -1,30 +1,43 @@
-"""The training loop."""
+"""The training loop: for one run, and in turns for several runs that share a GPU."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from rematch.core.clock import Request
 from rematch.core.system.interrupts import StopRequested
 from rematch.training.trainer import Trainer
 
+Turns = Generator[None, None, bool]  # yields where other runs may take a turn; returns what `train` returns
+
 
 def train(trainer: Trainer, stop: Callable[[], bool]) -> bool:
     """Train until the run ends, or until `stop()` is true; True when the run is complete."""
+    turns = train_in_turns(trainer, stop)
+    while True:
+        try:
+            next(turns)
+        except StopIteration as end:
+            return bool(end.value)
+
+
+def train_in_turns(trainer: Trainer, stop: Callable[[], bool]) -> Turns:
+    """As `train`. It yields when a rollout is submitted and when an update has begun: several runs that are
+    advanced in turns play, and learn, in one launch of the GPU."""
     try:
-        return run_iterations(trainer, stop)
+        return (yield from run_iterations(trainer, stop))
     finally:
         trainer.setup.queue.drop()
 
 
-def run_iterations(trainer: Trainer, stop: Callable[[], bool]) -> bool:
-    """As `train`; a rollout that was submitted ahead of its iteration may still be played."""
+def run_iterations(trainer: Trainer, stop: Callable[[], bool]) -> Turns:
+    """As `train_in_turns`; a rollout that was submitted ahead of its iteration may still be played."""
     clock = trainer.clock
     while not clock.done:
         was_pending, clock.evaluation_pending = clock.evaluation_pending, False
         if not was_pending:
-            iterate(trainer)
+            yield from iteration(trainer)
         requests = trainer.requests()
         last = Request.END in requests
         if last and not was_pending:
@@ -61,10 +74,20 @@ def evaluate(trainer: Trainer, last: bool, was_pending: bool, stop: Callable[[],
 
 def iterate(trainer: Trainer) -> None:
     """One iteration: collect a rollout, learn from it, log it."""
+    for _ in iteration(trainer):
+        pass
+
+
+def iteration(trainer: Trainer) -> Generator[None, None, None]:
+    """As `iterate`, in turns."""
     clock, started = trainer.clock, time.perf_counter()
     decisions = clock.learner_steps
+    trainer.submit_rollout()
+    yield
     rollout = trainer.next_rollout()
     trainer.after_rollout(rollout)
+    trainer.start_update(rollout)
+    yield
     metrics = trainer.update(rollout)
     clock.iteration += 1
     trainer.after_update(rollout, metrics)

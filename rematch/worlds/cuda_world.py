@@ -52,8 +52,9 @@ MAX_SEATS, MAX_BOTS, MAX_SLOTS = 4, 32, 64  # of cuda_step.h
 SEAT_RULE = np.dtype([("bot_share", "f8"), ("offset", "f8"), ("bot_limit", "f8", MAX_BOTS), ("learns", "i4"),
                       ("bots", "i4"), ("open", "i4"), ("bot_slot", "i4", MAX_BOTS),
                       ("open_slot", "i4", MAX_SLOTS)], align=True)  # fmt: skip
-SLOT_RULE = np.dtype([("seed", "u8"), ("step", "u8", 4), ("opponent_share", "f8"), ("seats", "i4"),
-                      ("games", "i4"), ("seat", SEAT_RULE, MAX_SEATS)], align=True)  # fmt: skip
+SLOT_RULE = np.dtype([("slot", "u8"), ("first_step", "u8"), ("start", "i8"), ("seed", "u8"),
+                      ("step", "u8", 4), ("opponent_share", "f8"), ("seats", "i4"), ("games", "i4"),
+                      ("seat", SEAT_RULE, MAX_SEATS)], align=True)  # fmt: skip
 
 
 def rule_struct(rule: SlotRule, games: int) -> NDArray[Any] | None:
@@ -79,6 +80,7 @@ class CudaNext(Next):
     """`Next` whose slots are drawn on the GPU. Reading `slot` draws them on the host too."""
 
     rule: SlotRule | None = None
+    fixed: Sequence[int] | None = None  # of all games, not yet written
     host_slot: Ints
 
     @property
@@ -86,18 +88,20 @@ class CudaNext(Next):
         if self.rule is not None:
             self.host_slot[:] = self.rule.draw(len(self.host_slot))
             self.rule = None
+        if self.fixed is not None:
+            self.host_slot[:] = self.fixed
+            self.fixed = None
         return self.host_slot
 
     @slot.setter
     def slot(self, slot: Ints) -> None:
-        self.host_slot, self.rule = slot, None
+        self.host_slot, self.rule, self.fixed = slot, None, None
 
     def draw_slots(self, rule: SlotRule) -> None:
-        self.rule = rule
+        self.rule, self.fixed = rule, None
 
     def fix_slots(self, slots: Sequence[int]) -> None:
-        self.rule = None
-        self.host_slot[:] = slots
+        self.rule, self.fixed = None, slots
 
 
 class CudaWorld:
@@ -115,7 +119,6 @@ class CudaWorld:
         self.program = Program(
             cuda.source, {}, include=cuda.include, exact=True, text=f"#define RULES {{{rules}}}"
         )
-        self.draw_kernel = self.program.kernel("draw_slots")
         self.batch = cuda.batch(twin.config)
         self.arrays = {name: tensor_of(array) for name, array in self._twin_arrays().items()}
         self.tables = {name: tensor_of(table(twin).copy()) for name, table in cuda.tables.items()}
@@ -129,6 +132,9 @@ class CudaWorld:
         self.mask = {role: tensor_of(mask) for role, mask in twin.view.mask.items()}
         self.acting = tensor_of(twin.view.acting)
         self.slots = tensor_of(twin.slot)
+        self.sent: dict[str, NDArray[Any]] = {}  # what `push_next` has sent
+        self.host_slot: Ints | None = None  # of the running games, where a rollout has copied them
+        self.host_counters: dict[str, int] | None = None  # those of the newest rollout
         self.started = tensor_of((twin.view.ended != RUNNING) | (twin.view.length == 0))
 
     # --- copies between the GPU and the twin ---
@@ -138,16 +144,23 @@ class CudaWorld:
         arrays = {name: array(self.twin) for name, array in self.cuda.arrays.items()}
         return {name: array for name, array in arrays.items() if array.size}
 
-    def push_next(self) -> None:
-        """Send the starts of the next episodes to the GPU; slots that a rule gives are drawn there."""
+    def push_next(self) -> NDArray[Any]:
+        """Send the starts of the next episodes to the GPU; the rule by which it draws their slots.
+
+        A rule of no games: the slots were sent too."""
         rule = None if self.next.rule is None else rule_struct(self.next.rule, self.games)
         for name, tensor in self.next_tensors.items():
             if name == "slot" and rule is not None:
-                struct = torch.from_numpy(rule.view(np.uint8).reshape(-1)).to(DEVICE)
-                self.draw_kernel((-(-self.games // 64), 1), 64, struct, tensor)
+                self.sent.pop(name, None)
                 continue
             array = getattr(self.next, name)
-            tensor.copy_(torch.from_numpy(array.view(np.int64) if array.dtype == np.uint64 else array))
+            if name not in self.sent or not np.array_equal(self.sent[name], array):
+                self.sent[name] = array.copy()
+                signed = array.view(np.int64) if array.dtype == np.uint64 else array
+                tensor.copy_(torch.from_numpy(signed))
+        out = np.zeros(1, SLOT_RULE) if rule is None else rule
+        out["slot"] = self.next_tensors["slot"].data_ptr()
+        return out
 
     def pull(self) -> None:
         """Copy the running games and what their seats observe to the twin."""
@@ -164,6 +177,7 @@ class CudaWorld:
 
     def push(self) -> None:
         """Copy all games of the twin to the GPU."""
+        self.host_slot = self.host_counters = None
         for name, array in self._twin_arrays().items():
             self.arrays[name].copy_(torch.from_numpy(array))
         view = self.twin.view
@@ -187,7 +201,7 @@ class CudaWorld:
     @property
     def slot(self) -> Ints:
         """[N, seats] slots of the players in the running games, a copy."""
-        out: Ints = self.slots.cpu().numpy()
+        out: Ints = self.slots.cpu().numpy() if self.host_slot is None else self.host_slot
         return out
 
     @property
@@ -198,6 +212,8 @@ class CudaWorld:
     @property
     def counters(self) -> Mapping[str, int]:
         """Event counts of the running games."""
+        if self.host_counters is not None:
+            return self.host_counters
         if "optional" in self.arrays:
             self.pull()
             return self.twin.counters

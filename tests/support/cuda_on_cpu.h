@@ -86,6 +86,14 @@ template <class T> static T __shfl_xor_sync(unsigned, T x, int mask) {
     shown();
     return other;
 }
+template <class T> static T __shfl_up_sync(unsigned, T x, int distance) {
+    const int lane = current->thread % 32;
+    T other;
+    show(&x, sizeof x);
+    memcpy(&other, own_warp()->lane[lane < distance ? lane : lane - distance], sizeof other);
+    shown();
+    return other;
+}
 static unsigned __ballot_sync(unsigned, bool vote) {
     unsigned votes = 0, mine = vote;
     show(&mine, sizeof mine);
@@ -98,6 +106,7 @@ static int atomicCAS(int *p, int expected, int value) {
     if (found == expected) *p = value;
     return found;
 }
+static void atomicAdd(unsigned long long *p, unsigned long long x) { *p += x; }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
 static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from rematch.rollout import cuda_collector, cuda_rollout
+from rematch.core.system import cuda
+from rematch.rollout import cuda_collector, cuda_play, cuda_rollout
 from rematch.worlds import cuda_world
 
 HERE = Path(__file__).parent
@@ -42,7 +43,7 @@ class EmulatedProgram:
 
         def launch(grid: tuple[int, int], block: int, *arguments: Tensor | int) -> None:
             values = [a if isinstance(a, int) else ctypes.c_void_p(a.data_ptr()) for a in arguments]
-            function(grid[0], block, *values)
+            function(*grid, block, *values)
 
         return launch
 
@@ -62,8 +63,10 @@ def call_all(calls: Sequence[Callable[[], None]]) -> None:
 @pytest.fixture
 def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors "on the GPU" lie in the memory of the CPU."""
-    for module in (cuda_world, cuda_rollout, cuda_collector):
+    monkeypatch.setattr(cuda, "pinned", lambda tensor: tensor.clone())
+    monkeypatch.setattr(cuda, "wait_for_stream", lambda: None)
+    for module in (cuda_world, cuda_rollout, cuda_collector, cuda_play):
         monkeypatch.setattr(module, "DEVICE", torch.device("cpu"))
     monkeypatch.setattr(cuda_world, "Program", EmulatedProgram)
-    monkeypatch.setattr(cuda_collector, "record_graph", Replayed)
-    monkeypatch.setattr(cuda_collector, "side_by_side", call_all)
+    monkeypatch.setattr(cuda, "record_graph", Replayed)
+    monkeypatch.setattr(cuda, "side_by_side", call_all)

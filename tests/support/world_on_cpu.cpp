@@ -5,14 +5,16 @@ namespace world { /* its structs have the names of the emulation */
 #include "kernels.cu"
 }
 
-extern "C" void run_step_games(int blocks, int threads, const void *steps, int t, const void *settings, const void *first_step,
-                               void *failure) {
-    launch_independent({blocks, 1}, threads, [=] {
-        world::step_games((const world::StepArrays *)steps, t, (const world::StepSettings *)settings,
-                          (const long long *)first_step, (world::Failure *)failure);
+extern "C" void run_step_games(int blocks, int worlds, int threads, const void *steps, int t, int count, const void *settings) {
+    launch_independent({blocks, worlds}, threads, [=] {
+        world::step_games((const world::StepArrays *)steps, t, count, (const world::StepSettings *)settings);
     });
 }
 
-extern "C" void run_draw_slots(int blocks, int threads, const void *rule, void *slot) {
-    launch_independent({blocks, 1}, threads, [=] { world::draw_slots((const world::SlotRule *)rule, (int32_t *)slot); });
+extern "C" void run_begin_rollout(int blocks, int worlds, int threads, const void *rules) {
+    launch_independent({blocks, worlds}, threads, [=] { world::begin_rollout((const world::SlotRule *)rules); });
+}
+
+extern "C" void run_tally(int blocks, int worlds, int threads, const void *arguments) {
+    launch_independent({blocks, worlds}, threads, [=] { world::tally((const world::TallyArguments *)arguments); });
 }

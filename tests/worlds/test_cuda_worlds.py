@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.emulated_worlds import emulated_gpu
@@ -147,6 +148,15 @@ def seat_rules() -> st.SearchStrategy[SeatRule]:
     return st.builds(rule, learns, shares, weights, slots)
 
 
+def push_next(world: CudaWorld) -> None:
+    """As the collector before a rollout: slots are drawn on the GPU where a rule gives them."""
+    rule, first_step = world.push_next(), np.zeros(1, np.int64)
+    rule["first_step"], rule["start"] = first_step.ctypes.data, 77
+    structs = torch.from_numpy(rule.view(np.uint8).reshape(-1))
+    world.program.kernel("begin_rollout")((-(-GAMES // 64), 1), 64, structs)
+    assert first_step[0] == 77
+
+
 def test_slots_drawn_on_the_gpu_are_those_of_the_host(emulated_gpu: None) -> None:
     game = find("beasty")
     world = CudaWorld(game.make(game.Config(players=4), GAMES, 0, 5), game.cuda)
@@ -156,7 +166,7 @@ def test_slots_drawn_on_the_gpu_are_those_of_the_host(emulated_gpu: None) -> Non
     def check(seed: int, iteration: int, share: float, seats: list[SeatRule]) -> None:
         rule = SlotRule(seed, iteration, share, tuple(seats))
         world.next.draw_slots(rule)
-        world.push_next()
+        push_next(world)
         drawn = world.next_tensors["slot"].numpy()
         assert np.array_equal(drawn, rule.draw(GAMES)) and np.array_equal(drawn, world.next.slot)
 
@@ -169,7 +179,7 @@ def test_rule_that_is_too_large_for_the_kernel_is_drawn_on_the_host(emulated_gpu
     many = np.arange(1, 100, dtype=np.int32)
     rule = SlotRule(3, 4, 1.0, (SeatRule(False, 0.0, np.zeros(0), many[:0], many),) * 2)
     world.next.draw_slots(rule)
-    world.push_next()
+    push_next(world)
     assert np.array_equal(world.next_tensors["slot"].numpy(), rule.draw(GAMES))
 
 
@@ -179,5 +189,5 @@ def test_slots_written_on_the_host_replace_a_rule(emulated_gpu: None) -> None:
     slots = np.arange(1, 4, dtype=np.int32)
     world.next.draw_slots(SlotRule(3, 4, 1.0, (SeatRule(False, 0.0, np.zeros(0), slots[:0], slots),) * 2))
     world.next.slot[:] = 0
-    world.push_next()
+    push_next(world)
     assert not world.next_tensors["slot"].any()

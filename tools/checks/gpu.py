@@ -1,6 +1,7 @@
 """Repeats every figure about the GPU: equal games, speed of worlds, gradients, speed of training, learning.
 
-    python tools/checks/gpu.py [same world gradient speed train kills] [--json FILE]
+    python tools/checks/gpu.py [CHECK ...] [--json FILE]
+    checks: same world gradient speed seeds alone profile train strength band kills sweep sweep_kills
 
 Each check prints its lines and appends a record with the commit and the card to the file; the exit code is 1
 where one of them fails. Continuous integration has no GPU: there the kernels run in an emulation
@@ -14,7 +15,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +25,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools" / "checks")]
+import gpu_runs  # noqa: E402
 import same_games  # noqa: E402
 
 from rematch import api  # noqa: E402
@@ -157,11 +158,11 @@ def _kernel_rate(collector: CudaCollector, repeats: int = 20) -> float:
     import torch
 
     collector.collect(0)
-    steps = collector.rollout.steps
+    steps, launches = collector.rollout.steps, collector.play.launches[0,]
 
     def play() -> None:
         for t in range(steps):
-            collector.step_games(t)
+            launches.step_games(t)
 
     graph = record_graph(play)
     events: Any = torch.cuda
@@ -203,13 +204,14 @@ def gradient() -> Record:
         expected, means = Ppo.gradient(learner, batch, rows, config.entropy_weight)
         expected = expected.copy()
         metrics = learner.learn(rollout, 0.0, run.clock.iteration)
-        index = learner.buffers["index"].cpu().numpy()[: int(learner.count)]
+        buffers, place = learner.part.buffers, learner.place
+        index = buffers["index"][place].cpu().numpy()[: int(buffers["count"][place])]
         same_games.equal("rows to learn from", np.flatnonzero(counts).astype(np.int32), index)
         record[f"{role}_advantage_error"] = float(
-            np.abs(advantage.reshape(-1) - learner.buffers["advantage"].cpu().numpy()).max()
+            np.abs(advantage.reshape(-1) - buffers["advantage"][place].cpu().numpy()).max()
         )
         found = np.zeros_like(expected)
-        learner.order.to_flat(learner.partial[0].cpu().numpy(), found)
+        learner.order.to_flat(buffers["partial"][place, 0].cpu().numpy(), found)
         error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
         record[f"{role}_gradient_error"], record[f"{role}_rows"] = error, len(rows)
         record[f"{role}_loss"] = {
@@ -272,25 +274,6 @@ def _timed(run: Trainer, iterations: int) -> Record:
     }
 
 
-def train() -> Record:
-    """The recipe `pursuit`, whole, with its evaluations; and with more games."""
-    record: Record = {}
-    sizes = {"recipe": {}, "65536x16": {"games": 65536, "steps": 16, "evaluation.every": 10}}
-    for name, changes in sizes.items():
-        with tempfile.TemporaryDirectory() as folder:
-            started, run = time.time(), Path(folder) / "run"
-            result = api.train("pursuit", {"device": "cuda"} | changes, run)
-            newest = max((run / "checkpoints").glob("iter_*"), key=lambda path: path.name)
-            rows = [json.loads(line) for line in (run / "timing.jsonl").read_text().splitlines()]
-            record[name] = {
-                "seconds_until_the_last_checkpoint": newest.stat().st_mtime - started,
-                "seconds_of_iterations": sum(row.get("seconds", 0.0) for row in rows),
-                "seconds_with_film_and_report": time.time() - started,
-                "result": str(result)[:4000],
-            }
-    return record
-
-
 def kills() -> Record:
     """Runs on the GPU, killed and resumed: their files must equal those of an uninterrupted run."""
     command = [sys.executable, str(ROOT / "tools/checks/kill_runs.py"), "--device", "cuda", "--kills", "20"]
@@ -301,8 +284,12 @@ def kills() -> Record:
     return {"kills": 20, "last_lines": lines[-3:]}
 
 
-CHECKS: dict[str, Callable[[], Record]] = {"same": same, "world": world, "gradient": gradient,
-                                           "speed": speed, "train": train, "kills": kills}  # fmt: skip
+CHECKS: dict[str, Callable[[], Record]] = {
+    "same": same, "world": world, "gradient": gradient, "speed": speed, "seeds": gpu_runs.seeds,
+    "alone": gpu_runs.alone, "profile": gpu_runs.profile, "train": gpu_runs.train,
+    "strength": gpu_runs.strength, "band": gpu_runs.band, "kills": kills, "sweep": gpu_runs.sweep,
+    "sweep_kills": gpu_runs.sweep_kills,
+}  # fmt: skip
 
 
 def measured_tree() -> str:
@@ -335,7 +322,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="append the records to this file")
     arguments = parser.parse_args()
     commit = measured_tree()
-    for name in arguments.checks or CHECKS:
+    for name in arguments.checks or [name for name in CHECKS if name != "profile"]:
         started = time.perf_counter()
         record = {"check": name, "commit": commit, "sources": sources(), "card": torch.cuda.get_device_name()}
         record |= CHECKS[name]()

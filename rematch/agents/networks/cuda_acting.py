@@ -13,8 +13,7 @@ from rematch.agents.networks import cuda_network as networks
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 from rematch.core.system.cuda import Kernel, Program
-from rematch.rollout.cuda_collector import on_device
-from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
+from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer, on_device
 from rematch.rollout.seating import RoleSeating
 
 ACT_THREADS, LEARNER_RANGE, OPPONENT_RANGE = 256, 128, 2048  # of act.h
@@ -54,11 +53,13 @@ class CudaRoleActing:
         arguments = np.zeros(1, networks.ACT)
         tensors = {
             "weights": self.pack.packed,
+            "learner": self.pack.packed if seating.learner_weights is None else seating.learner_weights,
             "obs": track.obs_tensor,
             "slot": rollout.slot_tensor,
             "acting": rollout.acting_tensor,
             "logp": track.logp_tensor,
             "value": track.value_tensor,
+            "first_step": rollout.first_step_tensor,
             "choice" if role.actions.kind == "discrete" else "action": track.action_tensor,
         }
         if track.mask_tensor is not None:
@@ -93,7 +94,7 @@ class CudaRoleActing:
     def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
         blocks = -(-self.rows // LEARNER_RANGE) if only_values else self.blocks
         roles = len(self.struct)
-        self.kernel((blocks, roles), ACT_THREADS, self.arguments, t, first_step, int(only_values))
+        self.kernel((blocks, roles), ACT_THREADS, self.arguments, t, int(only_values))
 
     def join(self, other: CudaRoleActing) -> bool:
         """Whether one launch serves both roles from now on, because the same program computes them."""
@@ -109,9 +110,15 @@ def network_kernel(name: str, role: Role, config: Any, cooperative: bool = False
     """A kernel of agents/networks/cuda for this role's network."""
     shared = {
         "act": networks.act_bytes(role, config),
+        "act_float": networks.float_bytes(role, config),
         "advantages": 0,
         "pack": 0,
         "shuffle": 0,
+        "finish": 0,
+        "count_rows": networks.SELECT_BYTES,
+        "scan_rows": networks.SELECT_BYTES,
+        "list_rows_to_learn": networks.SELECT_BYTES,
+        "scale_rows": networks.SELECT_BYTES,
         "update": networks.update_bytes(role, config, networks.tile_rows(role, config)),
     }
     program = _program(tuple(sorted(networks.macros(role, config).items())))

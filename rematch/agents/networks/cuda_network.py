@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "cuda"
 WIDTHS, MAX_ACTIONS = (64, 128), 64
 TILES = (128, 64, 32)  # rows that a block learns from at once; the first that fits into its shared memory
 SHARED_MEMORY = 227 * 1024  # bytes that a block can have on the cards that the kernels are written for
-STATS = (
+NUMBERS = (  # of ppo_gradient.h
     "policy_loss",
     "value_loss",
     "entropy",
@@ -30,7 +30,14 @@ STATS = (
     "grad_norm_pre_clip",
     "grad_norm_post_clip",
     "updates",
+    "decisions",
+    "residual_variance",
+    "target_variance",
+    "adam_steps",
+    "failed",
 )
+ROW_STATS, GROUPS, CHUNK, SELECT_ROWS, MOMENTS = 6, 64, 32, 4096, 3  # of ppo_gradient.h, ppo.h and select.h
+SELECT_BYTES = 256  # shared memory of a block of select.h
 
 
 def _struct(text: str) -> np.dtype[np.void]:
@@ -39,18 +46,23 @@ def _struct(text: str) -> np.dtype[np.void]:
     return np.dtype([(name, kind or "u8") for name, _, kind in members], align=True)
 
 
-# The structs of act.h, advantages.h and ppo.h.
+# The structs of act.h, act_float.h, advantages.h and ppo.h.
 ACT = _struct("""
-    weights obs mask slot acting action choice logp value heads inputs key:u8 rows:i4 seats:i4 all_seats:i4
-    first_seat:i4 slots:i4 first_row:i4""")
+    weights learner obs mask slot acting action choice logp value heads inputs first_step key:u8 rows:i4
+    seats:i4 all_seats:i4 first_seat:i4 slots:i4 first_row:i4""")
+FLOAT = _struct("""
+    weights obs mask acting action choice step key:u8 w1:i4 b1:i4 w2:i4 b2:i4 head:i4 head_bias:i4 log_std:i4
+    rows:i4 all_seats:i4 seat:i4 greedy:i4""")
 ADVANTAGES = _struct("""
     reward ended acting slot value advantage target counts rows:i4 seats:i4 all_seats:i4 first_seat:i4
     reward_seats:i4 reward_first:i4 steps:i4 gamma:f4 gamma_lambda:f4""")
 UPDATE = _struct("""
-    weights first second packed partial block_sums stats inputs action choice mask logp advantage target value
-    magnet magnet_log_std index count order scaling barrier updates failed key:u8 iteration:i4 epochs:i4
-    minibatch:i4 capacity:i4 lr:f4 clip:f4 value_clip:f4 value_weight:f4 entropy_weight:f4 magnet_weight:f4
-    max_norm:f4 target_kl:f4 log_std_low:f4 log_std_high:f4""")
+    weights first second packed magnet_weights partial chunk_sums tile_stats block_moments block_counts
+    numbers new_weights inputs action choice mask logp advantage target value magnet magnet_log_std
+    magnet_inv_var records counts index count order scaling barrier updates failed key:u8 active:i4
+    iteration:i4 epochs:i4 minibatch:i4 capacity:i4 lr:f4 clip:f4 value_clip:f4 value_weight:f4
+    entropy_weight:f4 magnet_weight:f4 magnet_rate:f4 max_norm:f4 target_kl:f4
+    log_std_low:f4 log_std_high:f4""")
 
 
 def cannot_compute(role: Role, config: NetworkConfig) -> str:
@@ -85,7 +97,7 @@ def weight_bytes(role: Role, config: NetworkConfig) -> int:
     first, second = config.hidden
     outputs = role.actions.size + 1
     halves = first * (inputs(role, config) + 8) + second * (first + 8) + _up(outputs, 16) * (second + 8)
-    return 2 * halves + 4 * (first + second + _up(outputs, 4) + _up(role.actions.size, 4))
+    return 2 * halves + 4 * (first + second + _up(outputs, 4) + 3 * _up(role.actions.size, 4))
 
 
 def _up(number: int, multiple: int) -> int:
@@ -98,13 +110,28 @@ def act_bytes(role: Role, config: NetworkConfig) -> int:
     return weight_bytes(role, config) + strips + 4 * (16 * 128 + 8) + 64
 
 
+def float_bytes(role: Role, config: NetworkConfig) -> int:
+    """Shared memory of a block of `act_float`: `FloatMemory` of act_float.h."""
+    features, actions = role.size * (1 + 2 * config.fourier), role.actions.size
+    first, second = config.hidden
+    weights = first * (features | 1) + second * (first | 1) + actions * (second | 1)
+    return 4 * (weights + 32 * (features + first + second + actions))
+
+
+def record_size(role: Role) -> int:
+    """Numbers of a record: what the loss of a row needs (ppo_gradient.h)."""
+    actions = role.actions.size
+    return _up(4 + (1 if role.actions.kind == "discrete" else actions) + actions, 4)
+
+
 def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
     """Shared memory of a block of `update`: `UpdateMemory` of ppo.h."""
     actions, outputs = role.actions.size, role.actions.size + 1
     halves = 2 * (inputs(role, config) + 8) + 2 * sum(width + 8 for width in config.hidden)
     halves += _up(outputs, 16) + 8
-    numbers = outputs + 2 * (2 * actions + 5) + 3  # outputs, data of two tiles, rows of three
-    rest = UPDATE.itemsize + 4 * (2 + 9 * actions) + 8 * 27 + 64
+    numbers = outputs + 2 * record_size(role) + 3  # outputs, records of two tiles, rows of three
+    strips = tile // 16 * (ROW_STATS + actions)  # statistics of each strip
+    rest = UPDATE.itemsize + 4 * (2 + 2 * actions + strips) + 8 * 24 + 64
     return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + rest
 
 

@@ -43,8 +43,9 @@ COMMAND = Command(
     usage=("rematch sweep RECIPE --seeds 0-9",),
     run=run,
     details="""Trains every seed of every combination of the --grid values, each as a process and a run
-        folder of its own. The table shows every run, and the interquartile mean over the seeds with its 95
-        % interval. The same command again continues a sweep that was stopped. Exit code 1: a run failed.""",
+        folder of its own; with --device cuda one process trains all seeds of a combination. The table
+        shows every run, and the interquartile mean over the seeds with its 95 % interval. The
+        same command again continues a sweep that was stopped. Exit code 1: a run failed.""",
     options=(
         Option(name="--seeds", value="SEEDS", help="seeds: 0-9, or 1,4,7"),
         Option(name="--grid", value="KEY=A,B", repeated=True,

@@ -87,6 +87,46 @@ class Kernel:
         core.launch(_device().create_stream(_Stream()), config, self.handle, *values)
 
 
+def new_stream() -> Any:
+    """A stream whose work can run beside that of others."""
+    import torch
+
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+
+def on_stream(stream: Any) -> Any:
+    """A context: what is launched in it runs on `stream`, after what the stream before it has to do."""
+    import torch
+
+    stream.wait_stream(torch.cuda.current_stream())
+    return torch.cuda.stream(stream)
+
+
+def synchronize() -> None:
+    """Wait until the GPU has nothing to do."""
+    import torch
+
+    torch.cuda.synchronize()
+
+
+def wait_for_stream() -> None:
+    """Wait until the GPU has done what the current stream has to do."""
+    import torch
+
+    torch.cuda.current_stream().synchronize()
+
+
+def multiprocessors() -> int:
+    import torch
+
+    return int(torch.cuda.get_device_properties(0).multi_processor_count)
+
+
+def pinned(tensor: Tensor) -> Tensor:
+    """The tensor in memory of the host from which the GPU can copy by itself."""
+    return tensor.pin_memory()
+
+
 _recording = threading.Lock()
 
 

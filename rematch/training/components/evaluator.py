@@ -23,6 +23,7 @@ from rematch.evaluation.evaluator import (
 from rematch.evaluation.match import Result, Scoreboard
 from rematch.evaluation.text import evaluation_lines, verdict_line
 from rematch.evaluation.verdict import verdict
+from rematch.training.device import gpu_matches
 
 FIRST_FIELDS, LATER_FIELDS = ("phase", "role"), ("rollbacks",)  # their places in a row of history.json
 FEW = 3  # bots of each role in the evaluations of `rematch check`
@@ -51,10 +52,9 @@ class Evaluator(Component):
 
     def __init__(self, config: EvaluationConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        c = setup.config
-        self.games, self.max_steps = limited_games(config, setup.game, c.world)
-        self.scoreboard = Scoreboard(setup.make_level, c.seed, c.threads, watch=self._watch,
-                                     max_steps=self.max_steps)
+        self.games, self.max_steps = limited_games(config, setup.game, setup.config.world)
+        self.many = gpu_matches(setup)
+        self.scoreboard = self._board(setup.make_level)
         self.best: dict[str, dict[str, Result]] = {}  # level -> results of the best bots
 
     @classmethod
@@ -107,6 +107,12 @@ class Evaluator(Component):
                 row["levels"] = self._lower_levels(row["level"], request)
         return [draft]
 
+    def _board(self, make: Any) -> Scoreboard:
+        c = self.setup.config
+        board = Scoreboard(make, c.seed, c.threads, watch=self._watch, max_steps=self.max_steps)
+        board.many = self.many
+        return board
+
     def _watch(self, text: str) -> None:
         self.setup.watch(f"evaluation: {text}")
 
@@ -123,9 +129,7 @@ class Evaluator(Component):
         setup, rows = self.setup, []
         games, bots, index = request
         for level in range(top):
-            make = partial(setup.make_level, level=level)
-            board = Scoreboard(make, setup.config.seed, setup.config.threads,
-                               watch=self._watch, max_steps=self.max_steps)
+            board = self._board(partial(setup.make_level, level=level))
             level_request = (games, bots, index | level + 1 << 50)
             result = evaluate(board, setup.game, setup.spec, setup.agents.players, level_request)
             rows.append({"level": level, "level_name": setup.level_name(level)} | result)

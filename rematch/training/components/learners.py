@@ -73,8 +73,10 @@ class Learners(Component):
             learner = self.learners.get(role) or next(iter(self.learners.values()))
             behaviour = self.agents.behaviour.get(role)
             seating = setup.seating[role] = RoleSeating(learner.policy, 0 if behaviour else 1)
+            seating.learner_weights = learner.device_weights
             if behaviour:
                 seating.seat_player(behaviour)
+        self.started: set[str] = set()  # roles whose update has begun
         self.acting: dict[str, Floats] = {}  # role -> weights in slot 0 of the newest submitted rollout
         # Roles learn in parallel, each on its own threads, and share nothing. With torch gradients they learn
         # one after the other, each on all threads, to save memory.
@@ -151,7 +153,7 @@ class Learners(Component):
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
         for role, seating in self.setup.seating.items():
-            if len(seating.packed):
+            if len(seating.packed) and seating.learner_weights is None:
                 self.acting[role] = self.learners[role].acting(clock.progress)
                 seating.place(0, self.acting[role])
         if self.setup.config.lag:
@@ -160,18 +162,32 @@ class Learners(Component):
             for learner in self.learners.values():
                 learner.freeze_player(new)
 
-    def update(self, rollout: RolloutBuffer, clock: Clock) -> Metrics:
-        metrics: Metrics = {}
+    def start_update(self, rollout: RolloutBuffer, clock: Clock) -> None:
+        self.started = set()
+        for role in self._learning(clock):
+            if self.learners[role].start(rollout, clock.progress, clock.iteration):
+                self.started.add(role)
+
+    def _learning(self, clock: Clock) -> list[str]:
+        """The roles that learn now; their learners get their rate and threads."""
         roles = [role for role in clock.phase.roles if role in self.learners]
-        jobs = {}
         for role in roles:
             learner = self.learners[role]
             learner.rate = clock.learning_rate_factor
             if learner.native:
                 learner.threads = max(1, self.setup.config.threads // len(roles))
-            jobs[role] = self.pool.submit(learner.learn, rollout, clock.progress, clock.iteration)
-        for role, job in jobs.items():
-            metrics |= {f"{role}/{name}": value for name, value in job.result().items()}
+        return roles
+
+    def update(self, rollout: RolloutBuffer, clock: Clock) -> Metrics:
+        metrics: Metrics = {}
+        roles, jobs = self._learning(clock), {}
+        for role in roles:
+            if role not in self.started:
+                job = self.pool.submit(self.learners[role].learn, rollout, clock.progress, clock.iteration)
+                jobs[role] = job.result
+        for role in roles:
+            result = jobs[role]() if role in jobs else self.learners[role].result()
+            metrics |= {f"{role}/{name}": value for name, value in result.items()}
             clock.learner_steps += int(metrics[f"{role}/decisions"])
         for name in ALL_ROLES:
             norms = [metrics[f"{role}/{name}"] for role in roles if f"{role}/{name}" in metrics]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record
-from rematch.rollout.rollout_buffer import RolloutBuffer
+from rematch.rollout.rollout_buffer import RolloutBuffer, Tally
 from rematch.training.components.world_state import NoSettings
 
 
@@ -22,8 +22,11 @@ class RolloutMetrics(Component):
         return {}
 
     def after_rollout(self, rollout: RolloutBuffer, clock: Clock) -> None:
-        spec, games = self.setup.spec, rollout.finished()
         self.logged = dict(rollout.counters)
+        if rollout.tally is not None:
+            self._count(rollout.tally, clock)
+            return
+        spec, games = self.setup.spec, rollout.finished()
         clock.finished_games += len(games.length)
         if not len(games.length):
             return
@@ -35,6 +38,16 @@ class RolloutMetrics(Component):
             if spec.seats == 1:  # per step; a task for one player may have no winner
                 reward = float(rollout[role].host("reward").mean()) / spec.reward_scale
                 self.logged[f"reward_{role}"] = reward
+
+    def _count(self, tally: Tally, clock: Clock) -> None:
+        """As `after_rollout`, of games that were counted on a GPU."""
+        clock.finished_games += tally.games
+        if not tally.games:
+            return
+        self.logged["length"] = tally.length / tally.games
+        for role, (games, score) in tally.learner.items():
+            if games:
+                self.logged[f"win_{role}"] = score / games
 
     def metrics(self) -> Metrics:
         return self.logged

@@ -14,24 +14,26 @@ RM_FN Tables tables_of(const Rules *rules, const StepSettings *settings) {
 }
 
 /* Scripted players decide, then every game steps. */
-extern "C" __global__ void step_games(const StepArrays *steps, int t, const StepSettings *settings, const long long *first_step, Failure *failure) {
+extern "C" __global__ void step_games(const StepArrays *steps, int t, int count, const StepSettings *settings) {
     const int row = thread_row();
+    settings += blockIdx.y;
     if (row >= settings->games) return;
+    const StepArrays *arrays = own_step(steps, t, count);
     const Rules rules = RULES;
     const Tables tables = tables_of(&rules, settings);
-    Batch batch = steps[t].batch;
+    Batch batch = arrays->batch;
     const Game *game = batch.games + row;
     float seen[2][COLUMNS], *obs[2] = {seen[0], seen[1]};
     observe_position(&rules, &tables, game->robot, game->moves_left[0], obs);
     for (int s = 0; s < 2; s++) {
         int32_t *action = (int32_t *)batch.action[s] + row;
-        const int which = seated_bot(steps + t, settings, 2, row, s);
-        if (which >= 0) *action = bot(&rules, &tables, obs[s], s, which, bot_words(settings, s, row, (uint64_t)(*first_step + t)));
+        const int which = seated_bot(arrays, settings, 2, row, s);
+        if (which >= 0) *action = bot(&rules, &tables, obs[s], s, which, bot_words(settings, s, row, step_number(settings, t)));
         if ((uint32_t)*action >= ACTIONS) {
-            report_failure(failure, NO_ACTION, row);
+            report_failure(settings->failure, NO_ACTION, row);
             return;
         }
     }
-    report_failure(failure, step(&rules, &tables, &batch, row), row);
-    for (int s = 0; s < 2; s++) steps[t].slot_after[2 * row + s] = game->slot[s];
+    report_failure(settings->failure, step(&rules, &tables, &batch, row), row);
+    for (int s = 0; s < 2; s++) arrays->slot_after[2 * row + s] = game->slot[s];
 }

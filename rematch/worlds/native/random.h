@@ -22,6 +22,13 @@ typedef unsigned long long uint64_t;
 #define RM_LARGE_FN static __attribute__((unused))
 #endif
 
+/* Before a loop over a small array: on a GPU its numbers stay in registers only where all indices are constants. */
+#ifdef __CUDACC__
+#define RM_UNROLL _Pragma("unroll")
+#else
+#define RM_UNROLL
+#endif
+
 typedef struct { uint32_t w[4]; } rm_quad;
 
 /* Streams separate the random numbers of different purposes (counter word 2); the same numbers in core/rng.py. */

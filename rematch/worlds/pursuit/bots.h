@@ -29,7 +29,8 @@ typedef struct {
 } BotContext;
 
 RM_FN BotContext bot_context(const Rules *rules, const Derived *derived, const Game *game, int me) {
-    BotContext p = {rules, derived, game, me, 1 - me, game->x[me], game->y[me], game->theta[me], derived->v_max[me],
+    const float v_max = me == PURSUER ? derived->v_max[PURSUER] : derived->v_max[EVADER]; /* a variable index would need local memory */
+    BotContext p = {rules, derived, game, me, 1 - me, game->x[me], game->y[me], game->theta[me], v_max,
                game->x[1 - me] - game->x[me], game->y[1 - me] - game->y[me], 0.0f};
     p.distance = rm_hypot(p.dx, p.dy);
     return p;
@@ -178,7 +179,7 @@ RM_FN Action flee_straight(const BotContext *p) {
 
 /* The head start over the other robot on the straight line to a point: the smallest of four parts of it. */
 RM_FN float head_start(const BotContext *p, float x, float y) {
-    float own_speed = p->v_max, other_speed = p->derived->v_max[p->other], length = rm_hypot(x - p->x, y - p->y);
+    float own_speed = p->v_max, other_speed = p->other == PURSUER ? p->derived->v_max[PURSUER] : p->derived->v_max[EVADER], length = rm_hypot(x - p->x, y - p->y);
     float least = FAR_AWAY;
     for (int part = 1; part <= 4; part++) {
         float share = 0.25f * (float)part;

@@ -6,7 +6,7 @@
 
 /* The obstacles in the observation of robot s, nearest first: surface distance and relative bearing. */
 RM_FN void observe_obstacles(const Block *b, int s, int slots, float gap[][LANES], float bearing[][LANES]) {
-    for (int k = 0; k < slots; k++) EACH_LANE {
+    RM_UNROLL for (int k = 0; k < slots; k++) EACH_LANE {
         float dx = b->ox[k][i] - b->x[s][i], dy = b->oy[k][i] - b->y[s][i];
         int exists = k < b->obstacles[i];
         float surface = rm_hypot(dx, dy) - b->radius[k][i];
@@ -15,8 +15,8 @@ RM_FN void observe_obstacles(const Block *b, int s, int slots, float gap[][LANES
         bearing[k][i] = exists ? relative : 0.0f;
     }
     /* Bubble sort as a sorting network. Only neighbours are swapped, so the sort is stable. */
-    for (int last = slots - 1; last > 0; last--)
-        for (int k = 0; k < last; k++) EACH_LANE {
+    RM_UNROLL for (int last = slots - 1; last > 0; last--)
+        RM_UNROLL for (int k = 0; k < last; k++) EACH_LANE {
             int swap = gap[k + 1][i] < gap[k][i];
             float near_gap = swap ? gap[k + 1][i] : gap[k][i], far_gap = swap ? gap[k][i] : gap[k + 1][i];
             float near_bearing = swap ? bearing[k + 1][i] : bearing[k][i];
@@ -85,22 +85,29 @@ RM_FN void observe_full(const Rules *rules, const Derived *derived, const Block 
         obs[PURSUER][11][i] = rm_clip(rm_wrap(ahead - b->theta[PURSUER][i]) * per_pi, -1.0f, 1.0f);
         obs[EVADER][11][i] = rm_clip(rm_wrap(back - b->theta[EVADER][i]) * per_pi, -1.0f, 1.0f);
     }
-    for (int s = 0; s < 2; s++) {
-        for (int c = 0; c < 5; c++) EACH_LANE obs[s][5 + c][i] = obs[1 - s][c][i];
+    RM_UNROLL for (int s = 0; s < 2; s++) {
+        RM_UNROLL for (int c = 0; c < 5; c++) EACH_LANE obs[s][5 + c][i] = obs[1 - s][c][i];
         EACH_LANE obs[s][12][i] = 1.0f - rm_abs(obs[s][0][i]);
         EACH_LANE obs[s][13][i] = 1.0f - rm_abs(obs[s][1][i]);
         observe_obstacles(b, s, slots, gap, bearing);
-        for (int k = 0; k < shown; k++) EACH_LANE {
+        RM_UNROLL for (int k = 0; k < shown; k++) EACH_LANE {
             obs[s][14 + 2 * k][i] = k < slots ? rm_clip(gap[k][i] * per_diagonal, -1.0f, 1.0f) : 1.0f;
             obs[s][15 + 2 * k][i] = k < slots ? rm_clip(bearing[k][i] * per_pi, -1.0f, 1.0f) : 0.0f;
         }
+#ifndef __CUDACC__
         EACH_LANE obs[s][columns - 1][i] = (float)(max_steps - b->step[i]) * per_max_steps;
+#endif
         for (int i = 0; i < lanes; i++) {
             float *out = batch->obs[s] + (long)(row + i) * columns;
-#ifndef __CUDACC__
+#ifdef __CUDACC__ /* all indices are constants: the numbers stay in registers */
+#pragma unroll
+            for (int c = 0; c < MAX_COLUMNS; c++)
+                if (c < columns - 1) out[c] = obs[s][c][i];
+            out[columns - 1] = (float)(max_steps - b->step[i]) * per_max_steps;
+#else
 #pragma GCC unroll 8 /* without it this transposition takes a third of the step's time */
-#endif
             for (int c = 0; c < columns; c++) out[c] = obs[s][c][i];
+#endif
         }
     }
 }

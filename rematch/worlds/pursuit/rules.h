@@ -62,7 +62,7 @@ RM_FN void load_lane(Block *b, int i, const Game *game, int slots) {
         b->v[s][i] = game->v[s];
         b->omega[s][i] = game->omega[s];
     }
-    for (int k = 0; k < slots; k++) {
+    RM_UNROLL for (int k = 0; k < slots; k++) {
         b->ox[k][i] = game->obstacle_x[k];
         b->oy[k][i] = game->obstacle_y[k];
         b->radius[k][i] = game->obstacle_radius[k];
@@ -100,7 +100,8 @@ RM_FN void drive(const Rules *rules, Block *b, int s) {
 /* Push one robot radially out of every obstacle it overlaps; from the exact centre along its heading. */
 RM_FN void push_out(const Rules *rules, Block *b, int s, int i) {
     for (int pass = 0; pass < PUSH_PASSES; pass++)
-        for (int k = 0; k < b->obstacles[i]; k++) {
+        RM_UNROLL for (int k = 0; k < rules->n_obstacles_max; k++) {
+            if (k >= b->obstacles[i]) break;
             float dx = b->x[s][i] - b->ox[k][i], dy = b->y[s][i] - b->oy[k][i];
             float reach = b->radius[k][i] + rules->robot_radius;
             float square = dx * dx + dy * dy;
@@ -123,7 +124,7 @@ RM_FN void resolve_obstacles(const Rules *rules, Block *b, Events *e, int s, int
     const float robot = rules->robot_radius;
     int32_t any = 0;
     EACH_LANE e->hit_obstacle[s][i] = 0;
-    for (int k = 0; k < slots; k++) EACH_LANE {
+    RM_UNROLL for (int k = 0; k < slots; k++) EACH_LANE {
         float dx = b->x[s][i] - b->ox[k][i], dy = b->y[s][i] - b->oy[k][i];
         float reach = b->radius[k][i] + robot;
         int32_t overlaps = dx * dx + dy * dy < reach * reach;
@@ -247,7 +248,7 @@ RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row
     load_block(&b, batch->games + row, lanes, slots);
     measure_distance(&b, e.distance_before);
     if (rules->w_obs_approach != 0.0f) nearest_surface(&b, slots, e.near_before);
-    for (int s = 0; s < 2; s++) {
+    RM_UNROLL for (int s = 0; s < 2; s++) {
         read_actions(derived, batch, s, row, lanes, &chosen);
         if (rules->action_delay > 0) delay_actions(rules, derived, &b, batch, s, row, lanes, &chosen);
         if (s == PURSUER && rules->safety_filter) filter_actions(rules, derived, &b, batch, row, lanes, &chosen);
@@ -256,7 +257,7 @@ RM_FN int step(const Rules *rules, const Derived *derived, Batch *batch, int row
         if (derived->disturbed) scale_motion(derived, &b, batch, s, row, lanes);
         drive(rules, &b, s);
     }
-    for (int s = 0; s < 2; s++) {
+    RM_UNROLL for (int s = 0; s < 2; s++) {
         resolve_obstacles(rules, &b, &e, s, slots);
         resolve_walls(derived, &b, &e, s);
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,14 +48,14 @@ class Subject:
 
 
 @pytest.fixture(scope="module", params=SHAPES)
-def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+def subject(request: pytest.FixtureRequest) -> Subject:
     actions, columns, config = SHAPES[request.param]
     field = Field(name="state", columns=tuple(f"c{i}" for i in range(columns)))
     role = Role(name="robot", fields=(field,), privileged=(), actions=actions, seats=(0,), hidden=())
     policy, rng = Policy(role, config, "policy"), np.random.default_rng(0)
     policy.initialise(3)
     policy.set((policy.weights + 0.05 * rng.standard_normal(policy.weights.size)).astype(np.float32))
-    kernels = EmulatedKernels(role, config, Path(tmp_path_factory.mktemp("kernels")))
+    kernels = EmulatedKernels(role, config)
     return Subject(policy, kernels, networks.WeightOrder(role, config), rng)
 
 
@@ -69,8 +68,9 @@ def test_weight_order_is_inverted_and_shared_memory_is_sufficient(subject: Subje
     assert not networks.cannot_compute(role, config)
     needed = networks.update_bytes(role, config, networks.tile_rows(role, config))
     assert subject.kernels.library.weight_bytes() == networks.weight_bytes(role, config)
-    assert subject.kernels.shared_bytes(learning=True) <= needed <= networks.SHARED_MEMORY
-    assert subject.kernels.shared_bytes(learning=False) <= networks.act_bytes(role, config)
+    assert subject.kernels.shared_bytes(1) <= needed <= networks.SHARED_MEMORY
+    assert subject.kernels.shared_bytes(0) <= networks.act_bytes(role, config)
+    assert subject.kernels.shared_bytes(2) <= networks.SELECT_BYTES
 
 
 def test_act_computes_each_slot_with_its_weights_and_the_random_numbers_of_the_cpu(subject: Subject) -> None:
@@ -171,22 +171,29 @@ def run_update(
     arrays: dict[str, Any] = {name: array for name, array in batch.items() if name not in ("action", "obs")}
     arrays["inputs"] = inputs_of(subject, batch["obs"])
     arrays["choice" if subject.discrete else "action"] = batch["action"]
+    epochs, rows = int(numbers.get("epochs", 1)), int(numbers.get("minibatch", KERNEL_NUMBERS["minibatch"]))
+    minibatches, tile = -(-len(index) // rows), networks.tile_rows(subject.role, subject.policy.config)
+    tiles = epochs * minibatches * -(-rows // tile)
     arrays |= {
         "weights": subject.order.to_device(subject.policy.weights), "first": np.zeros(size, np.float32),
-        "second": np.zeros(size, np.float32), "partial": np.full((blocks, size), np.nan, np.float32),
-        "block_sums": np.zeros((blocks, 2)), "stats": np.zeros((blocks, len(networks.STATS))), "index": index,
-        "count": np.array([len(index)], np.int32), "barrier": np.zeros(1, np.uint32),
+        "second": np.zeros(size, np.float32), "new_weights": np.zeros(size, np.float32),
+        "partial": np.full((networks.GROUPS, size), np.nan, np.float32),
+        "count": np.array([len(index)], np.int32),
+        "chunk_sums": np.full(-(-size // 4 // networks.CHUNK) + 1, np.nan), "index": index,
+        "tile_stats": np.full((tiles, networks.ROW_STATS), np.nan, np.float32),
+        "numbers": np.zeros(len(networks.NUMBERS)), "barrier": np.zeros(1, np.uint32),
         "scaling": np.array([chosen.mean(), 1 / (chosen.std() + 1e-8)]), "updates": np.zeros(1, np.int32),
         "failed": np.zeros(1, np.int32),
+        "records": np.full((len(batch["logp"]), networks.record_size(subject.role)), np.nan, np.float32),
     }  # fmt: skip
-    epochs = int(numbers.get("epochs", 1))
     arrays["order"] = np.full((epochs, len(index)), -1, np.int32)
     numbers["capacity"] = len(index)
     arrays["packed"] = subject.kernels.pack(arrays["weights"][None])
     subject.kernels.update(arrays | KERNEL_NUMBERS | numbers, blocks)
     assert not arrays["failed"][0]
     assert np.array_equal(arrays["packed"], subject.kernels.pack(arrays["weights"][None]))
-    assert all(np.array_equal(np.sort(order), np.sort(index)) for order in arrays["order"])
+    if numbers.get("active", 1):
+        assert all(np.array_equal(np.sort(order), np.sort(index)) for order in arrays["order"])
     return arrays
 
 
@@ -201,7 +208,7 @@ def test_update_has_the_gradient_of_the_cpu(subject: Subject) -> None:
     config = PpoConfig(magnet_weight=0.1, value_clip=0.2)
     expected, means = Ppo(subject.policy, config, 0, 1).gradient(normalised, index.astype(np.int64), 0.01)
     assert np.linalg.norm(found - expected) < 0.02 * np.linalg.norm(expected)
-    stats = dict(zip(networks.STATS, arrays["stats"].sum(0)))
+    stats = dict(zip(networks.NUMBERS, arrays["numbers"]))
     for name in ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "magnet_kl"):
         assert stats[name] == pytest.approx(means[name], rel=0.03, abs=3e-3), name
     assert stats["grad_norm_pre_clip"] == pytest.approx(np.linalg.norm(expected), rel=0.02)
@@ -211,13 +218,13 @@ def test_update_visits_every_row_once_per_epoch_and_counts_its_steps(subject: Su
     batch = minibatch(subject, 260)
     index = np.arange(260, dtype=np.int32)
     arrays = run_update(subject, batch, index, blocks=2, epochs=2, minibatch=100)
-    stats = dict(zip(networks.STATS, arrays["stats"].sum(0)))
+    stats = dict(zip(networks.NUMBERS, arrays["numbers"]))
     assert arrays["updates"][0] == stats["updates"] == 2 * 3
     # With a learning rate of 0 the value loss of an epoch is that of all rows, whatever their order.
     whole = run_update(subject, batch, index, blocks=1, minibatch=260)
     by_size = run_update(subject, batch, index, blocks=3, epochs=1, minibatch=130)
-    total = dict(zip(networks.STATS, whole["stats"].sum(0)))["value_loss"]
-    halves = dict(zip(networks.STATS, by_size["stats"].sum(0)))["value_loss"]
+    total = dict(zip(networks.NUMBERS, whole["numbers"]))["value_loss"]
+    halves = dict(zip(networks.NUMBERS, by_size["numbers"]))["value_loss"]
     assert halves / 2 == pytest.approx(total, rel=1e-4)
 
 
@@ -227,6 +234,49 @@ def test_update_has_the_same_bits_whenever_it_is_repeated_and_moves_the_weights(
     assert runs[0]["weights"].tobytes() == runs[1]["weights"].tobytes()
     before = subject.order.to_device(subject.policy.weights)
     assert 0.001 < np.abs(runs[0]["weights"] - before).max() < 0.2
+
+
+def test_update_has_the_same_bits_with_any_number_of_blocks(subject: Subject) -> None:
+    """Alone a learner has many blocks, beside others a few: chains of groups, or of adders."""
+    tile = networks.tile_rows(subject.role, subject.policy.config)
+    rows = 9 * tile + 5
+    batch, index = minibatch(subject, rows), np.arange(rows, dtype=np.int32)
+    settings = {"lr": 0.01, "epochs": 1, "minibatch": 9 * tile, "target_kl": 100.0}
+    runs = [run_update(subject, batch, index, blocks=blocks, **settings) for blocks in (1, 3, 8, 9)]
+    for name in ("weights", "first", "second", "numbers", "new_weights"):
+        assert len({run[name].tobytes() for run in runs}) == 1, name
+    assert runs[0]["numbers"][networks.NUMBERS.index("updates")] == 2
+
+
+def test_rows_to_learn_from_are_listed_in_order_with_their_moments(subject: Subject) -> None:
+    rows, rng = networks.SELECT_ROWS + 300, subject.rng
+    counts = (rng.random(rows) < 0.4).astype(np.int32)
+    arrays: dict[str, Any] = {
+        "counts": counts, "advantage": rng.normal(2, 3, rows).astype(np.float32),
+        "target": rng.normal(-1, 2, rows).astype(np.float32),
+        "value": rng.normal(0, 1, rows).astype(np.float32),
+        "index": np.full(rows, -1, np.int32), "count": np.zeros(1, np.int32), "scaling": np.zeros(2),
+        "block_counts": np.full(2, -1, np.int32), "block_moments": np.full((2, networks.MOMENTS), np.nan),
+        "numbers": np.zeros(len(networks.NUMBERS)), "barrier": np.ones(1, np.uint32),
+        "failed": np.ones(1, np.int32), "capacity": rows,
+    }  # fmt: skip
+    subject.kernels.select(arrays)
+    chosen = np.flatnonzero(counts)
+    assert np.array_equal(arrays["index"][: len(chosen)], chosen) and arrays["count"][0] == len(chosen)
+    advantage = arrays["advantage"][chosen].astype(np.float64)
+    assert arrays["scaling"] == pytest.approx([advantage.mean(), 1 / (advantage.std() + 1e-8)])
+    numbers = dict(zip(networks.NUMBERS, arrays["numbers"]))
+    target, value = arrays["target"][chosen].astype(np.float64), arrays["value"][chosen]
+    assert numbers["target_variance"] == pytest.approx(target.var())
+    assert numbers["residual_variance"] == pytest.approx((target - value).var())
+    assert numbers["decisions"] == len(chosen) and not arrays["barrier"][0] and not arrays["failed"][0]
+
+
+def test_a_learner_that_is_not_active_changes_nothing(subject: Subject) -> None:
+    batch, index = minibatch(subject, 40), np.arange(40, dtype=np.int32)
+    arrays = run_update(subject, batch, index, blocks=1, lr=0.01, active=0)
+    assert np.array_equal(arrays["weights"], subject.order.to_device(subject.policy.weights))
+    assert not arrays["numbers"].any()
 
 
 def test_target_kl_ends_the_epochs(subject: Subject) -> None:

@@ -13,6 +13,7 @@ enum { ACT_THREADS = 256, LEARNER_RANGE = ACT_THREADS / 2, OPPONENT_RANGE = 16 *
 /* One role. Arrays over steps have [steps + 1] entries; a row is game * seats + seat of the role. */
 typedef struct {
     const Weights *weights;      /* [slots] */
+    const Weights *learner;      /* of slot 0 */
     const float *obs;            /* [steps + 1][rows][OBS] */
     const unsigned char *mask;   /* [steps + 1][rows][ACTIONS] or NULL */
     const int32_t *slot;         /* [steps + 1][games][all_seats] */
@@ -22,6 +23,7 @@ typedef struct {
     float *logp, *value;         /* [steps + 1][rows] */
     float *heads;                /* [steps + 1][rows][ACTIONS] means or logits, or NULL */
     half_float *inputs;          /* [steps][rows][INPUTS] of the rows that slot 0 plays, or NULL */
+    const long long *first_step; /* number of the rollout's first step, a key of the random numbers */
     uint64_t key;                /* of the random numbers */
     int32_t rows, seats, all_seats, first_seat, slots, first_row;
 } ActArguments;
@@ -131,7 +133,7 @@ DEVICE void store_inputs(half_float *to, const int *rows, const half_float *x) {
 }
 
 /* grid (blocks, roles). `only_values`: values, and heads where wanted, of all rows by slot 0; nothing is drawn. */
-extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArguments *roles, int t, const long long *first_step, int only_values) {
+extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArguments *roles, int t, int only_values) {
     SHARED_MEMORY;
     ActMemory *memory = (ActMemory *)shared_memory;
     const ActArguments *a = roles + blockIdx.y;
@@ -147,10 +149,10 @@ extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArgume
     const int to = from + range < a->rows ? from + range : a->rows;
     const int count = list_rows(a, memory, t, from, to, slot, only_values);
     if (!count) return;
-    load_weights<ACT_THREADS>(&memory->weights, a->weights + slot);
+    load_weights<ACT_THREADS>(&memory->weights, slot ? a->weights + slot : a->learner);
     __syncthreads();
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const uint64_t step = (uint64_t)(*first_step + t);
+    const uint64_t step = only_values ? 0 : (uint64_t)(*a->first_step + t);
     const float *obs = a->obs + (long long)t * a->rows * OBS;
     for (int at = warp * STRIP; at < count; at += ACT_THREADS / 32 * STRIP) {
         int *rows = memory->listed + at; /* those behind the last row are read as -1 */

@@ -27,6 +27,7 @@ typedef struct {
     half_float w2[WIDTH2 * H1_STRIDE];   /* [unit][input] */
     half_float head[HEADS * H2_STRIDE];  /* [output][unit], then zeros */
     float b1[WIDTH1], b2[WIDTH2], head_bias[(OUTPUTS + 3) / 4 * 4], log_std[(ACTIONS + 3) / 4 * 4];
+    float inv_std[(ACTIONS + 3) / 4 * 4], variance[(ACTIONS + 3) / 4 * 4]; /* of a Gaussian policy, from log_std */
 } Weights;
 
 /* A strip between two layers: in [j] columns 16 j to 16 j + 15, as the tensor cores take them as the left factor. */
@@ -62,7 +63,11 @@ DEVICE void place_weights(Weights *to, int i, Four number) {
         else if (at < HEAD_AT) to->b2[at - B2_AT] = each[n];
         else if (at < HEAD_BIAS_AT) to->head[(at - HEAD_AT) / WIDTH2 * H2_STRIDE + (at - HEAD_AT) % WIDTH2] = to_half(each[n]);
         else if (at < LOG_STD_AT) to->head_bias[at - HEAD_BIAS_AT] = each[n];
-        else if (at < WEIGHTS_END) to->log_std[at - LOG_STD_AT] = each[n];
+        else if (at < WEIGHTS_END) {
+            to->log_std[at - LOG_STD_AT] = each[n];
+            to->inv_std[at - LOG_STD_AT] = expf(-each[n]);
+            to->variance[at - LOG_STD_AT] = expf(2.0f * each[n]);
+        }
     }
 }
 

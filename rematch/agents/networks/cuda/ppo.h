@@ -1,12 +1,18 @@
 /* Proximal policy optimization: all minibatches of all epochs of an iteration in one launch.
  *
- * The blocks of a launch serve one role; roles learn side by side. For each minibatch the blocks share its tiles, write their sums of
- * the gradient to slots of their own, wait for each other, and add the slots in order: no result depends on timing. Then
- * each block makes the Adam step of its share of the weights. The readable loss is agents/learners/ppo.py. */
+ * Some blocks of a launch serve one learner; the learners of all roles and seeds learn side by side. For each minibatch the
+ * blocks share its tiles, write sums of the gradient to memory, wait for each other, and add those sums. Then each block
+ * makes the Adam step of its share of the weights. The readable loss is agents/learners/ppo.py.
+ *
+ * No result depends on timing or on the number of blocks: tile t belongs to group t % GROUPS, the tiles of a group are added
+ * in order, groups g, g + ADDERS, g + 2 ADDERS ... are added in order, and those ADDERS sums as a tree. */
 #ifndef REMATCH_PPO_H
 #define REMATCH_PPO_H
 
 #include "ppo_gradient.h"
+
+enum { GROUPS = 64, ADDERS = 8 }; /* see above; a learner has at most GROUPS blocks */
+enum { FOURS = WEIGHTS / 4, CHUNK = 32, CHUNKS = (FOURS + CHUNK - 1) / CHUNK }; /* weights are added four at a time, squares in chunks of fours */
 
 typedef struct {
     Weights weights; /* first: its matrices are aligned to 16 bytes */
@@ -14,15 +20,15 @@ typedef struct {
     RowData data[2];          /* of this tile and of the next */
     int row[3][TILE];         /* of this tile, of the next and of the one after it */
     UpdateArguments arguments;
-    double scaling[2];
-    float magnet_log_std[ACTIONS];
-    float rate, unbias, log_std[STRIPS][ACTIONS];
+    float magnet_log_std[ACTIONS], magnet_inv_var[ACTIONS];
+    float rate, unbias;
     double warp_sum[THREADS / 32], total[2];
-    double norms, clipped_norms, kl_sum, decay1, decay2; /* of thread 0 */
+    double norms, clipped_norms, decay1, decay2; /* of thread 0 */
 } UpdateMemory;
 
-/* The minibatches of an iteration in order, and the tiles of one of them that this block computes. */
-typedef struct { int epoch, at, size, tile; } Work;
+/* The minibatches of an iteration in order, and the tiles of one of them that this block computes: it adds up whole chains
+ * of tiles, chain, chain + chains, chain + 2 chains ...; `chains` is a power of two. `number` counts minibatches. */
+typedef struct { int number, epoch, at, size, tile; } Work;
 
 /* --- the order of rows ------------------------------------------------------------------------------- */
 
@@ -46,12 +52,25 @@ DEVICE unsigned permuted(unsigned i, unsigned count, int bits, rm_quad key) {
     return i;
 }
 
-/* The rows to learn from in the order of every epoch: order [epochs][capacity]. */
+/* The record of one row. */
+DEVICE void write_record(const UpdateArguments *u, int row) {
+    float record[RECORD] = {u->logp[row], (float)(((double)u->advantage[row] - u->scaling[0]) * u->scaling[1]), u->target[row], u->value[row]};
+    if (DISCRETE) record[R_ACTION] = (float)u->choice[row];
+    for (int a = 0; a < ACTIONS; a++) {
+        if (!DISCRETE) record[R_ACTION + a] = u->action[(long long)row * ACTIONS + a];
+        if (u->magnet) record[R_MAGNET + a] = u->magnet[(long long)row * ACTIONS + a];
+    }
+    for (int n = 0; n < RECORD; n += 4) store_four(u->records + (long long)row * RECORD + n, {record[n], record[n + 1], record[n + 2], record[n + 3]});
+}
+
+/* The rows to learn from in the order of every epoch: order [epochs][capacity]; their records. */
 extern "C" __global__ void shuffle(const UpdateArguments *roles) {
     const UpdateArguments *u = roles + blockIdx.y;
+    if (!u->active) return;
     const int count = *u->count;
     int bits = 2;
     while (bits < 31 && 1 << bits < count) bits++;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) write_record(u, u->index[i]);
     for (int epoch = 0; epoch < u->epochs; epoch++) {
         const rm_quad key = rm_philox(u->key, (uint32_t)epoch, (uint32_t)u->iteration, 17, 0);
         for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
@@ -60,21 +79,6 @@ extern "C" __global__ void shuffle(const UpdateArguments *roles) {
 }
 
 /* --- sums in a fixed order --------------------------------------------------------------------------- */
-
-/* The sum over all threads of a block, in thread 0; every LANES-th thread has a number, the others 0. */
-template <int LANES> DEVICE double block_sum(UpdateMemory *memory, double x) {
-    enum { WARPS = THREADS / 32 };
-#pragma unroll
-    for (int step = 16; step >= LANES; step >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
-    if ((threadIdx.x & 31) == 0) memory->warp_sum[threadIdx.x >> 5] = x;
-    __syncthreads();
-    double total = threadIdx.x < WARPS ? memory->warp_sum[threadIdx.x] : 0.0;
-    if (threadIdx.x < 32) {
-#pragma unroll
-        for (int step = WARPS / 2; step; step >>= 1) total += __shfl_xor_sync(0xFFFFFFFFu, total, step);
-    }
-    return total;
-}
 
 /* All blocks of the role have come this far, and see what the others wrote. `target` counts arrivals. */
 DEVICE void wait_for_blocks(unsigned *barrier, unsigned *target) {
@@ -126,10 +130,29 @@ template <int M> DEVICE void store_row_sums(float *out, int rows, int row, const
         }
 }
 
-/* Write the sums of all threads of this block to its slot; the sum of `kl`. */
-DEVICE float store_sums(const UpdateArguments *u, UpdateMemory *memory, Sums *sums) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, group = warp & 1, side = (warp & 7) >> 1;
-    float *out = u->partial + (long long)blockIdx.x * WEIGHTS;
+DEVICE void add_sums(Sums *to, const Sums *tile) {
+#pragma unroll
+    for (int m = 0; m < ROW_TILES; m++)
+#pragma unroll
+        for (int n = 0; n < COLUMN_TILES; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) to->matrix[m][n][i] += tile->matrix[m][n][i];
+#pragma unroll
+    for (int m = 0; m < HEADS / 16; m++)
+#pragma unroll
+        for (int n = 0; n < HEAD_TILES; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) to->head[m][n][i] += tile->head[m][n][i];
+#pragma unroll
+    for (int m = 0; m < BIASES; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) to->bias[m][i] += tile->bias[m][i];
+}
+
+/* Write the sums of a chain of tiles to its place; `log_std` is that of thread a. */
+DEVICE void store_sums(const UpdateArguments *u, int chain, const Sums *sums, float log_std) {
+    const int warp = threadIdx.x >> 5, group = warp & 1, side = (warp & 7) >> 1;
+    float *out = u->partial + (long long)chain * WEIGHTS;
     if (warp < 8) {
         store_matrix<W1_ROWS, W1_TILES>(out + W1_AT, warp, sums);
         if (side == 0) store_row_sums<W1_ROWS>(out + B1_AT, WIDTH1, group * (WIDTH1 / 2), sums->bias);
@@ -139,25 +162,8 @@ DEVICE float store_sums(const UpdateArguments *u, UpdateMemory *memory, Sums *su
         if (side == 0) store_row_sums<W2_ROWS>(out + B2_AT, WIDTH2, group * (WIDTH2 / 2), sums->bias);
         if (warp == 15) store_row_sums<HEADS / 16>(out + HEAD_BIAS_AT, OUTPUTS, 0, sums->bias);
     }
-    if (warp < 2 * STRIPS && !(warp & 1)) {
-        for (int step = 16; step; step >>= 1) {
-            for (int a = 0; a < ACTIONS && !DISCRETE; a++) sums->log_std[a] += __shfl_xor_sync(0xFFFFFFFFu, sums->log_std[a], step);
-            sums->kl += __shfl_xor_sync(0xFFFFFFFFu, sums->kl, step);
-        }
-        if (lane == 0) {
-            for (int a = 0; a < ACTIONS; a++) memory->log_std[warp / 2][a] = sums->log_std[a];
-            memory->warp_sum[warp / 2] = sums->kl;
-        }
-    }
-    __syncthreads();
-    for (int i = LOG_STD_AT + threadIdx.x; i < WEIGHTS; i += THREADS) {
-        float total = 0.0f;
-        for (int w = 0; w < STRIPS && i < WEIGHTS_END; w++) total += memory->log_std[w][i - LOG_STD_AT];
-        out[i] = total;
-    }
-    float kl = 0.0f;
-    for (int w = 0; w < STRIPS; w++) kl += (float)memory->warp_sum[w];
-    return kl;
+    const int i = LOG_STD_AT + threadIdx.x;
+    if (i < WEIGHTS) out[i] = i < WEIGHTS_END ? log_std : 0.0f;
 }
 
 /* --- the tiles of a block ---------------------------------------------------------------------------------- */
@@ -166,6 +172,7 @@ DEVICE int minibatch_size(const UpdateArguments *u, int count, int at) { return 
 
 /* The next minibatch; its size is 0 after the last one. */
 DEVICE Work next_minibatch(const UpdateArguments *u, int count, Work work) {
+    work.number++;
     work.at += u->minibatch;
     if (work.at >= count) work.at = 0, work.epoch++;
     work.size = work.epoch < u->epochs ? minibatch_size(u, count, work.at) : 0;
@@ -173,10 +180,12 @@ DEVICE Work next_minibatch(const UpdateArguments *u, int count, Work work) {
     return work;
 }
 
-/* What the block computes after this tile: its next one of the minibatch, or its first of the next minibatch. */
-DEVICE Work next_work(const UpdateArguments *u, int count, Work work) {
-    work.tile += gridDim.x;
-    return work.tile * TILE < work.size ? work : next_minibatch(u, count, work);
+/* What the block computes after this tile: the next one of its chain, the first of another chain or of the next minibatch. */
+DEVICE Work next_work(const UpdateArguments *u, int count, int chains, Work work) {
+    work.tile += chains;
+    if (work.tile * TILE < work.size) return work;
+    work.tile = (work.tile & (chains - 1)) + gridDim.x;
+    return work.tile < chains && work.tile * TILE < work.size ? work : next_minibatch(u, count, work);
 }
 
 /* Start the copies of the rows of the arrays that a tile has; -1: none. */
@@ -197,116 +206,126 @@ DEVICE void copy_rows(const UpdateArguments *u, half_float *x, const int *rows, 
         if (row >= 0) copy_16_ahead(to, u->inputs + (long long)row * INPUTS + i % PARTS * 8);
         else store_four((float *)to, {0.0f, 0.0f, 0.0f, 0.0f});
     }
-    const int line = threadIdx.x % TILE, part = threadIdx.x / TILE; /* four threads a row, or more */
-    const long long row = rows[line];
-    if (row < 0) return;
-    if (part == 0) {
-        copy_ahead(data->logp + line, u->logp + row);
-        copy_ahead(data->advantage + line, u->advantage + row);
-    } else if (part == 1) {
-        copy_ahead(data->target + line, u->target + row);
-        copy_ahead(data->value + line, u->value + row);
-    } else if (part == 2) {
-        if (DISCRETE) copy_ahead(data->choice + line, u->choice + row);
-        else
-            for (int a = 0; a < ACTIONS; a++) copy_ahead(data->action + line * ACTIONS + a, u->action + row * ACTIONS + a);
-    } else if (part == 3 && u->magnet)
-        for (int a = 0; a < ACTIONS; a++) copy_ahead(data->magnet + line * ACTIONS + a, u->magnet + row * ACTIONS + a);
+    for (int i = threadIdx.x; i < TILE * RECORD / 4; i += THREADS) {
+        const int row = rows[i / (RECORD / 4)];
+        if (row >= 0) copy_16_ahead(data->number + 4 * i, u->records + (long long)row * RECORD + i % (RECORD / 4) * 4);
+    }
 }
 
 /* Compute a tile, the `turn`-th of this block; meanwhile copy the next one, and find the rows of the one after it. */
-DEVICE void compute_tile(const UpdateArguments *u, UpdateMemory *memory, int turn, Work work, Work after_next, Sums *sums, float *stat) {
+DEVICE void compute_tile(const UpdateArguments *u, UpdateMemory *memory, int turn, Work work, Work after_next, Sums *sums) {
     wait_for_copies();
     __syncthreads(); /* its inputs are there, and the tile before it is done */
     copy_order(u, memory->row[(turn + 2) % 3], after_next);
     copy_rows(u, memory->tile.x[(turn + 1) & 1], memory->row[(turn + 1) % 3], memory->data + ((turn + 1) & 1));
     if (threadIdx.x < 64 * STRIPS)
-        learn_strip(u, &memory->weights, &memory->tile, turn, memory->data + (turn & 1), memory->row[turn % 3], sums, stat, 1.0f / (float)work.size);
+        learn_strip(u, &memory->weights, &memory->tile, turn, memory->data + (turn & 1), memory->row[turn % 3], 1.0f / (float)work.size);
     __syncthreads();
     add_gradients(&memory->tile, turn, sums);
 }
 
 /* --- the step of Adam ---------------------------------------------------------------------------------------- */
 
-enum { FOURS = WEIGHTS / 4, ADDERS = 8, BATCH = 9 }; /* weights are added four at a time, by eight threads; loads of a batch start at once */
-
-/* The first four weights of a block's share, counted in fours. */
-DEVICE int share_start(int block) { return (int)((long long)FOURS * block / (int)gridDim.x); }
-
-DEVICE float add_over_adders(float x) {
-    for (int step = ADDERS / 2; step; step >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
-    return x;
-}
+enum { BATCH = GROUPS / ADDERS }; /* loads of a thread that start at once */
 
 /* Four weights of a step: the sum of their gradients, and what Adam changes. */
 typedef struct { Four g, w, first, second; } Step;
 
-/* The four that a thread changes in the `round`-th round, if it is below `share_start(blockIdx.x + 1)`. */
-DEVICE int own_four(int round) { return share_start(blockIdx.x) + round * (THREADS / ADDERS) + (int)threadIdx.x / ADDERS; }
+/* The four that a thread changes in the `round`-th round, LANES threads each; none from FOURS on. */
+template <int LANES> DEVICE int own_four(int round) { return (round * (int)gridDim.x + (int)blockIdx.x) * (THREADS / LANES) + (int)threadIdx.x / LANES; }
 
 DEVICE Step load_step(const UpdateArguments *u, int four, Four g) {
     return {g, load_four(u->weights + 4 * four), load_four(u->first + 4 * four), load_four(u->second + 4 * four)};
 }
 
-/* The sum of one four over the blocks, in all adders. */
-DEVICE Four add_four(const UpdateArguments *u, int four, int used) {
-    Four sum = {0.0f, 0.0f, 0.0f, 0.0f};
-    for (int first = threadIdx.x % ADDERS; first < used; first += BATCH * ADDERS) {
-        Four part[BATCH];
+DEVICE Four plus(Four a, Four b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+
+/* The sum of one four over all tiles. LANES is ADDERS where memory has a sum per group: each adder adds its groups, and all
+ * adders have the result; it is 1 where memory has a sum per adder. The additions are the same. */
+template <int LANES> DEVICE Four add_four(const UpdateArguments *u, int four, int tiles) {
+    Four part[BATCH], sum = {0.0f, 0.0f, 0.0f, 0.0f};
+    const int used = tiles < GROUPS ? tiles : GROUPS;
 #pragma unroll
-        for (int n = 0; n < BATCH; n++) {
-            const int b = first + n * ADDERS;
-            part[n] = b < used ? load_four(u->partial + (long long)b * WEIGHTS + 4 * four) : Four{0.0f, 0.0f, 0.0f, 0.0f};
-        }
+    for (int n = 0; n < BATCH; n++) {
+        const int chain = LANES == 1 ? n : (int)threadIdx.x % ADDERS + n * ADDERS;
+        part[n] = chain < used ? load_four(u->partial + (long long)chain * WEIGHTS + 4 * four) : sum;
+    }
+    if (LANES == 1) return plus(plus(plus(part[0], part[4]), plus(part[2], part[6])), plus(plus(part[1], part[5]), plus(part[3], part[7])));
 #pragma unroll
-        for (int n = 0; n < BATCH; n++) sum.x += part[n].x, sum.y += part[n].y, sum.z += part[n].z, sum.w += part[n].w;
+    for (int n = 0; n < BATCH; n++) sum = plus(sum, part[n]);
+#pragma unroll
+    for (int step = ADDERS / 2; step; step >>= 1) {
+        sum.x += __shfl_xor_sync(0xFFFFFFFFu, sum.x, step);
+        sum.y += __shfl_xor_sync(0xFFFFFFFFu, sum.y, step);
+        sum.z += __shfl_xor_sync(0xFFFFFFFFu, sum.z, step);
+        sum.w += __shfl_xor_sync(0xFFFFFFFFu, sum.w, step);
     }
     return sum;
 }
 
-/* This block's share of the summed gradient: into `partial` of block 0, its squares into `block_sums`. The step of the first
- * round, which most networks need only, is loaded. */
-DEVICE Step add_partials(const UpdateArguments *u, UpdateMemory *memory, int tiles, double kl) {
-    const int to = share_start(blockIdx.x + 1), used = tiles < (int)gridDim.x ? tiles : (int)gridDim.x;
-    const bool changes = threadIdx.x % ADDERS == 0; /* one of the adders changes the weights */
-    double squares = 0.0;
-    Step step = {};
-    for (int round = 0; share_start(blockIdx.x) + round * (THREADS / ADDERS) < to; round++) {
-        const int four = own_four(round);
-        if (round == 0 && four < to && changes) step = load_step(u, four, step.g);
-        Four sum = four < to ? add_four(u, four, used) : Four{0.0f, 0.0f, 0.0f, 0.0f};
-        sum.x = add_over_adders(sum.x), sum.y = add_over_adders(sum.y), sum.z = add_over_adders(sum.z), sum.w = add_over_adders(sum.w);
-        if (four >= to || !changes) continue;
-        store_four(u->partial + 4 * four, sum); /* only these threads read or write these columns */
-        squares += (double)sum.x * sum.x + (double)sum.y * sum.y + (double)sum.z * sum.z + (double)sum.w * sum.w;
-        if (round == 0) step.g = sum;
+/* The squares of the fours of a round, added chunk by chunk as a tree over neighbours. */
+template <int LANES> DEVICE void add_squares(const UpdateArguments *u, UpdateMemory *memory, int round, Four g) {
+    double squares = (double)g.x * g.x + (double)g.y * g.y + ((double)g.z * g.z + (double)g.w * g.w);
+#pragma unroll
+    for (int step = LANES; step < 32; step <<= 1) squares += __shfl_xor_sync(0xFFFFFFFFu, squares, step);
+    const int chunk = own_four<LANES>(round) / CHUNK;
+    if (LANES == 1) {
+        if ((threadIdx.x & 31) == 0 && chunk < CHUNKS) u->chunk_sums[chunk] = squares;
+        return;
     }
-    squares = block_sum<ADDERS>(memory, squares);
-    if (threadIdx.x == 0) {
-        u->block_sums[2 * blockIdx.x] = squares;
-        u->block_sums[2 * blockIdx.x + 1] = kl;
+    if ((threadIdx.x & 31) == 0) memory->warp_sum[threadIdx.x >> 5] = squares;
+    __syncthreads();
+    if (threadIdx.x % (CHUNK * LANES) == 0 && chunk < CHUNKS) {
+        const double *part = memory->warp_sum + (threadIdx.x >> 5);
+        u->chunk_sums[chunk] = ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+    }
+    __syncthreads();
+}
+
+/* This block's share of the summed gradient: into the first sums of `partial`, its squares into `chunk_sums`. The step of
+ * the first round, which most networks need only, is loaded. */
+template <int LANES> DEVICE Step add_partials(const UpdateArguments *u, UpdateMemory *memory, int tiles) {
+    const Four zero = {0.0f, 0.0f, 0.0f, 0.0f};
+    Step step = {zero, zero, zero, zero};
+    for (int round = 0; (round * (int)gridDim.x + (int)blockIdx.x) * (THREADS / LANES) < FOURS; round++) {
+        const int four = own_four<LANES>(round);
+        const bool changes = four < FOURS && threadIdx.x % LANES == 0; /* one of the adders changes the weights */
+        if (round == 0 && changes) step = load_step(u, four, zero);
+        const Four sum = add_four<LANES>(u, four < FOURS ? four : 0, tiles);
+        add_squares<LANES>(u, memory, round, four < FOURS ? sum : zero);
+        if (!changes) continue;
+        store_four(u->partial + 4 * four, sum); /* only these threads read or write these columns */
+        if (round == 0) step.g = sum;
     }
     return step;
 }
 
-/* totals of `block_sums`, the same in all blocks */
-DEVICE void add_block_sums(const UpdateArguments *u, UpdateMemory *memory) {
+/* The sums of `count` numbers, the same in all blocks, by one warp: in all lanes. */
+template <class T> DEVICE double warp_total(const T *numbers, int count, int stride) {
+    enum { EACH = 4 }; /* loads that start at once */
+    double total = 0.0;
+    for (int first = threadIdx.x & 31; first < count; first += 32 * EACH) {
+        T part[EACH];
+#pragma unroll
+        for (int n = 0; n < EACH; n++) part[n] = first + 32 * n < count ? load_fresh(numbers + (long long)(first + 32 * n) * stride) : (T)0;
+#pragma unroll
+        for (int n = 0; n < EACH; n++) total += (double)part[n];
+    }
+    for (int step = 16; step; step >>= 1) total += __shfl_xor_sync(0xFFFFFFFFu, total, step);
+    return total;
+}
+
+DEVICE int tiles_of(int rows) { return (rows + TILE - 1) / TILE; }
+
+/* The square of the gradient's norm, and the KL divergence of the minibatch where it ends the epochs. */
+DEVICE void add_totals(const UpdateArguments *u, UpdateMemory *memory, int number, int size) {
     if (threadIdx.x < 32) {
-        enum { EACH = 3 }; /* loads that start at once */
-        double squares = 0.0, kl = 0.0;
-        for (int first = threadIdx.x; first < (int)gridDim.x; first += 32 * EACH) {
-            double part[EACH][2];
-#pragma unroll
-            for (int n = 0; n < EACH; n++)
-                for (int s = 0; s < 2; s++) part[n][s] = first + 32 * n < (int)gridDim.x ? load_fresh(u->block_sums + 2 * (first + 32 * n) + s) : 0.0;
-#pragma unroll
-            for (int n = 0; n < EACH; n++) squares += part[n][0], kl += part[n][1];
-        }
-        for (int step = 16; step; step >>= 1) {
-            squares += __shfl_xor_sync(0xFFFFFFFFu, squares, step);
-            kl += __shfl_xor_sync(0xFFFFFFFFu, kl, step);
-        }
-        if (threadIdx.x == 0) memory->total[0] = squares, memory->total[1] = kl;
+        const double squares = warp_total(u->chunk_sums, CHUNKS, 1);
+        if (threadIdx.x == 0) memory->total[0] = squares;
+    } else if (threadIdx.x < 64 && u->target_kl > 0.0f) {
+        const float *kls = u->tile_stats + (long long)number * tiles_of(u->minibatch) * ROW_STATS + STAT_KL;
+        const double kl = warp_total(kls, tiles_of(size), ROW_STATS);
+        if (threadIdx.x == 32) memory->total[1] = kl;
     }
     __syncthreads();
 }
@@ -320,10 +339,10 @@ DEVICE float adam(const UpdateArguments *u, const UpdateMemory *memory, int i, f
 }
 
 /* The step of this block's share; log_std stays within its bounds. */
-DEVICE void adam_step(const UpdateArguments *u, const UpdateMemory *memory, Step step, float scale) {
-    if (threadIdx.x % ADDERS) return;
+template <int LANES> DEVICE void adam_step(const UpdateArguments *u, const UpdateMemory *memory, Step step, float scale) {
+    if (threadIdx.x % LANES) return;
 #pragma unroll 1
-    for (int round = 0, four = own_four(0); four < share_start(blockIdx.x + 1); four = own_four(++round)) {
+    for (int round = 0, four = own_four<LANES>(0); four < FOURS; four = own_four<LANES>(++round)) {
         if (round) step = load_step(u, four, load_four(u->partial + 4 * four));
         const int i = 4 * four;
         Four g = step.g, w = step.w;
@@ -338,47 +357,73 @@ DEVICE void adam_step(const UpdateArguments *u, const UpdateMemory *memory, Step
     }
 }
 
-/* grid (blocks, roles), all blocks resident at once. */
-extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArguments *roles) {
+/* The statistics of a tile to memory; thread a adds what its rows add to the gradient of log_std. */
+DEVICE float add_row_sums(const UpdateArguments *u, const Tile *tile, Work work) {
+    const int s = (int)threadIdx.x - 64;
+    float total = 0.0f;
+    if (s >= 0 && s < ROW_STATS && work.tile * TILE < work.size) {
+        for (int n = 0; n < STRIPS; n++) total += tile->sums[n].stat[s];
+        u->tile_stats[((long long)work.number * tiles_of(u->minibatch) + work.tile) * ROW_STATS + s] = total;
+    }
+    if (DISCRETE || threadIdx.x >= ACTIONS) return 0.0f;
+    total = 0.0f;
+    for (int n = 0; n < STRIPS; n++) total += tile->sums[n].log_std[threadIdx.x];
+    return total;
+}
+
+/* grid (blocks, learners), all blocks resident at once. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArguments *learners) {
     SHARED_MEMORY;
     UpdateMemory *memory = (UpdateMemory *)shared_memory;
     const UpdateArguments *u = &memory->arguments; /* in shared memory, with the small arrays that the loss reads */
+    if (!learners[blockIdx.y].active) return;
     if (threadIdx.x == 0) {
-        memory->arguments = roles[blockIdx.y];
-        for (int i = 0; i < 2; i++) memory->scaling[i] = u->scaling[i];
-        for (int a = 0; a < ACTIONS && u->magnet_log_std; a++) memory->magnet_log_std[a] = u->magnet_log_std[a];
-        memory->arguments.scaling = memory->scaling;
+        memory->arguments = learners[blockIdx.y];
+        for (int a = 0; a < ACTIONS && u->magnet_log_std; a++) {
+            memory->magnet_log_std[a] = u->magnet_log_std[a];
+            memory->magnet_inv_var[a] = expf(-2.0f * u->magnet_log_std[a]);
+        }
         memory->arguments.magnet_log_std = memory->magnet_log_std;
-        memory->norms = memory->clipped_norms = memory->kl_sum = 0.0;
+        memory->arguments.magnet_inv_var = memory->magnet_inv_var;
+        memory->norms = memory->clipped_norms = 0.0;
     }
     __syncthreads();
     const int count = *u->count, before = *u->updates;
+    const bool few = gridDim.x <= ADDERS && u->minibatch <= GROUPS * TILE; /* a sum per adder is enough */
+    const int chains = few ? ADDERS : GROUPS;
     unsigned arrivals = 0;
     int updates = 0;
-    float stat[STAT_MAGNET + 1] = {};
     if (threadIdx.x == 0) {
         memory->decay1 = pow(0.9, (double)before);
         memory->decay2 = pow(0.999, (double)before);
     }
-    Work work = {0, 0, count > 0 && u->epochs > 0 ? minibatch_size(u, count, 0) : 0, (int)blockIdx.x};
-    Work next = next_work(u, count, work);
+    Work work = {0, 0, 0, count > 0 && u->epochs > 0 ? minibatch_size(u, count, 0) : 0, (int)blockIdx.x};
+    Work next = next_work(u, count, chains, work);
     copy_order(u, memory->row[0], work);
     copy_order(u, memory->row[1], next);
     wait_for_copies();
     wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
     copy_rows(u, memory->tile.x[0], memory->row[0], memory->data);
     for (int turn = 0; work.size > 0;) {
-        const Work minibatch = work;
+        const int number = work.number, size = work.size;
         Sums sums = {};
+        float log_std = 0.0f;
         load_weights<THREADS>(&memory->weights, u->packed);
         do { /* a block without a tile computes one without rows */
-            const Work after_next = next_work(u, count, next);
-            compute_tile(u, memory, turn++, work, after_next, &sums, stat);
+            const Work after_next = next_work(u, count, chains, next);
+            Sums tile = {};
+            compute_tile(u, memory, turn++, work, after_next, &tile);
+            add_sums(&sums, &tile);
+            log_std += add_row_sums(u, &memory->tile, work);
+            if (next.number != number || (next.tile & (chains - 1)) != (work.tile & (chains - 1))) { /* the chain ends */
+                if (work.tile * TILE < size) store_sums(u, work.tile & (chains - 1), &sums, log_std);
+                sums = {};
+                log_std = 0.0f;
+            }
             work = next, next = after_next;
-        } while (work.at == minibatch.at && work.epoch == minibatch.epoch && work.size > 0);
-        const float kl_of_block = store_sums(u, memory, &sums);
+        } while (work.number == number && work.size > 0);
         wait_for_blocks(u->barrier, &arrivals);
-        const Step step = add_partials(u, memory, (minibatch.size + TILE - 1) / TILE, kl_of_block);
+        const Step step = few ? add_partials<1>(u, memory, tiles_of(size)) : add_partials<ADDERS>(u, memory, tiles_of(size));
         if (threadIdx.x == THREADS - 32) {
             memory->decay1 *= 0.9;
             memory->decay2 *= 0.999;
@@ -386,35 +431,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
             memory->unbias = (float)(1.0 / (1.0 - memory->decay2));
         }
         wait_for_blocks(u->barrier, &arrivals);
-        add_block_sums(u, memory);
-        const float norm = sqrtf((float)memory->total[0]), kl = (float)memory->total[1] / (float)minibatch.size;
+        add_totals(u, memory, number, size);
+        const float norm = sqrtf((float)memory->total[0]);
         const float scale = u->max_norm > 0.0f && norm > u->max_norm ? u->max_norm / norm : 1.0f;
         if (!(norm < 1e18f)) { /* its square is a float */
             if (threadIdx.x == 0) *u->failed = BAD_GRADIENT;
-            return; /* all blocks of the role do */
+            return; /* all blocks of the learner do */
         }
         updates++;
         if (threadIdx.x == 0) {
             memory->norms += norm;
             memory->clipped_norms += norm * scale;
-            memory->kl_sum += kl;
         }
-        adam_step(u, memory, step, scale);
+        if (few) adam_step<1>(u, memory, step, scale);
+        else adam_step<ADDERS>(u, memory, step, scale);
+        const bool far = u->target_kl > 0.0f && (float)memory->total[1] > 1.5f * u->target_kl;
         wait_for_blocks(u->barrier, &arrivals);
-        if (u->target_kl > 0.0f && kl > 1.5f * u->target_kl) break;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int s = 0; s <= STAT_MAGNET; s++) {
-        double total = block_sum<1>(memory, stat[s]);
-        __syncthreads(); /* before the sums of the warps change */
-        if (threadIdx.x == 0) u->stats[(long long)blockIdx.x * STATS + s] = total;
+        if (far) break;
     }
     if (threadIdx.x == 0 && blockIdx.x == 0) {
-        u->stats[STAT_KL] = memory->kl_sum;
-        u->stats[STAT_NORM] = memory->norms;
-        u->stats[STAT_CLIPPED_NORM] = memory->clipped_norms;
-        u->stats[STAT_UPDATES] = updates;
+        u->numbers[STAT_NORM] = memory->norms;
+        u->numbers[STAT_CLIPPED_NORM] = memory->clipped_norms;
+        u->numbers[STAT_UPDATES] = updates;
         *u->updates = before + updates;
     }
 }

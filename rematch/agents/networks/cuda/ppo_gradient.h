@@ -7,7 +7,9 @@
 
 #include "act.h"
 
-enum { STAT_POLICY, STAT_VALUE, STAT_ENTROPY, STAT_KL, STAT_CLIPPED, STAT_MAGNET, STAT_NORM, STAT_CLIPPED_NORM, STAT_UPDATES, STATS };
+enum { STAT_POLICY, STAT_VALUE, STAT_ENTROPY, STAT_KL, STAT_CLIPPED, STAT_MAGNET, ROW_STATS };
+/* The numbers that an update gives the host: the sums of the row statistics, as means of minibatches, and these. */
+enum { STAT_NORM = ROW_STATS, STAT_CLIPPED_NORM, STAT_UPDATES, COUNT, RESIDUAL_VARIANCE, TARGET_VARIANCE, ADAM_STEPS, FAILED, NUMBERS };
 enum { BAD_GRADIENT = 1 }; /* values of `failed` */
 enum { THREADS = 512, STRIPS = TILE / STRIP, HALF1 = WIDTH1 / 2, HALF2 = WIDTH2 / 2 };
 /* The gradients of both matrices are shared by 8 warps each: two groups of rows, four sides of columns. */
@@ -18,9 +20,14 @@ enum { BIASES = ROW_TILES > HEADS / 16 ? ROW_TILES : HEADS / 16, HEAD_TILES = WI
 typedef struct {
     float *weights, *first, *second; /* [WEIGHTS] and Adam's moments */
     Weights *packed;                 /* of `weights` */
-    float *partial;                  /* [blocks][WEIGHTS] sums of each block */
-    double *block_sums;              /* [blocks][2] squares of a share of the gradient; KL divergence of a minibatch */
-    double *stats;                   /* [blocks][STATS] sums over minibatches */
+    float *magnet_weights;           /* [WEIGHTS] or NULL */
+    float *partial;                  /* [GROUPS][WEIGHTS] sums of the gradient */
+    double *chunk_sums;              /* [CHUNKS] squares of parts of the gradient */
+    float *tile_stats;               /* [minibatches][tiles][ROW_STATS] sums over the rows of each tile */
+    double *block_moments;           /* [blocks of select.h][MOMENTS] */
+    int32_t *block_counts;           /* [blocks of select.h] */
+    double *numbers;                 /* [NUMBERS] results */
+    float *new_weights;              /* [WEIGHTS] copy of the weights for the host */
     const half_float *inputs;        /* [M][INPUTS] */
     const float *action;             /* [M][ACTIONS] */
     const int32_t *choice;           /* [M] */
@@ -28,25 +35,27 @@ typedef struct {
     const float *logp, *advantage, *target, *value; /* [M] */
     const float *magnet;             /* [M][ACTIONS] its means or logits, or NULL */
     const float *magnet_log_std;     /* [ACTIONS] */
-    const int32_t *index;            /* [count] rows that are learned from */
-    const int32_t *count;
+    const float *magnet_inv_var;     /* [ACTIONS] in shared memory; set by the kernel */
+    float *records;                  /* [M][RECORD] what the loss of a row needs, side by side */
+    const int32_t *counts;           /* [M] 1 where a row is learned from */
+    int32_t *index, *count;          /* [count] rows that are learned from */
     int32_t *order;                  /* [epochs][capacity] those rows in the order of each epoch */
-    const double *scaling;           /* mean and 1 / (deviation + 1e-8) of the advantages of those rows */
+    double *scaling;                 /* mean and 1 / (deviation + 1e-8) of the advantages of those rows */
     unsigned *barrier;
     int32_t *updates, *failed;       /* steps of Adam so far */
     uint64_t key;                    /* of the order of rows */
+    int32_t active;                  /* 0: this learner learns nothing in this launch */
     int32_t iteration, epochs, minibatch, capacity;
-    float lr, clip, value_clip, value_weight, entropy_weight, magnet_weight, max_norm, target_kl, log_std_low, log_std_high;
+    float lr, clip, value_clip, value_weight, entropy_weight, magnet_weight, magnet_rate, max_norm, target_kl, log_std_low, log_std_high;
 } UpdateArguments;
 
-/* What the loss of the rows of a tile needs. */
-typedef struct {
-    float action[TILE * ACTIONS], magnet[TILE * ACTIONS], logp[TILE], advantage[TILE], target[TILE], value[TILE];
-    int32_t choice[TILE];
-} RowData;
+/* What the loss of one row needs: a record of floats. The advantage is normalised; `action` is the choice of a discrete one. */
+enum { R_LOGP, R_ADVANTAGE, R_TARGET, R_VALUE, R_ACTION, R_MAGNET = R_ACTION + (DISCRETE ? 1 : ACTIONS), RECORD = (R_MAGNET + ACTIONS + 3) / 4 * 4 };
 
-/* What the loss of one row needs. */
-typedef struct { const float *action, *magnet; float logp, advantage, target, value; int choice; } Row;
+typedef struct { float number[TILE * RECORD]; } RowData;
+
+/* What one row adds to the statistics and to the gradient of log_std. */
+typedef struct { float stat[ROW_STATS], log_std[ACTIONS]; } RowSums;
 
 /* Shared memory of a tile; gradients are those of the sums that the layers' activations were computed from. */
 typedef struct {
@@ -55,32 +64,33 @@ typedef struct {
     half_float d1[TILE * H1_STRIDE], d2[TILE * H2_STRIDE];  /* their gradients */
     half_float back[TILE * D_STRIDE];                       /* gradient of the outputs, then zeros */
     float out[TILE * OUTPUTS];                              /* outputs of the head */
+    RowSums sums[STRIPS];                                   /* of the rows of each strip */
 } Tile;
 
-/* The sums of one thread over the tiles of a minibatch. Warps 0 to 7: `matrix` and `bias` of the first layer; 8 to 15: of
- * the second layer, and `head`; warp 15: `bias` of the head. */
-typedef struct {
-    float matrix[ROW_TILES][COLUMN_TILES][4], head[HEADS / 16][HEAD_TILES][4], bias[BIASES][4], log_std[ACTIONS], kl;
-} Sums;
+/* Sums of one thread. Warps 0 to 7: `matrix` and `bias` of the first layer; 8 to 15: of the second layer, and `head`; warp
+ * 15: `bias` of the head. */
+typedef struct { float matrix[ROW_TILES][COLUMN_TILES][4], head[HEADS / 16][HEAD_TILES][4], bias[BIASES][4]; } Sums;
+
 
 /* --- the loss of one row ----------------------------------------------------------------------------- */
 
 /* d loss / d log-probability of the taken action (eq. 7). */
-DEVICE float surrogate(const UpdateArguments *u, Sums *sums, float *stat, const Row *row, float logp, float advantage) {
-    float log_ratio = logp - row->logp, ratio = expf(log_ratio);
+DEVICE float surrogate(const UpdateArguments *u, float *stat, const float *row, float logp) {
+    const float advantage = row[R_ADVANTAGE];
+    float log_ratio = logp - row[R_LOGP], ratio = expf(log_ratio);
     float low = 1.0f - u->clip, high = 1.0f + u->clip;
     float bounded = ratio < low ? low : ratio > high ? high : ratio;
     float plain = ratio * advantage, clipped = bounded * advantage;
     stat[STAT_POLICY] -= plain < clipped ? plain : clipped;
-    sums->kl += (ratio - 1.0f) - log_ratio;
+    stat[STAT_KL] += (ratio - 1.0f) - log_ratio;
     stat[STAT_CLIPPED] += ratio < low || ratio > high ? 1.0f : 0.0f;
     return plain <= clipped || !(ratio == ratio) ? -plain : 0.0f;
 }
 
-DEVICE float value_gradient(const UpdateArguments *u, float *stat, const Row *row, float v) {
-    float target = row->target, error = v - target, gradient = 2.0f * error, loss = error * error;
+DEVICE float value_gradient(const UpdateArguments *u, float *stat, const float *row, float v) {
+    float target = row[R_TARGET], error = v - target, gradient = 2.0f * error, loss = error * error;
     if (u->value_clip > 0.0f) {
-        float old = row->value, moved = v - old, c = u->value_clip;
+        float old = row[R_VALUE], moved = v - old, c = u->value_clip;
         float clipped = old + (moved < -c ? -c : moved > c ? c : moved) - target;
         if (clipped * clipped > loss) {
             loss = clipped * clipped;
@@ -91,36 +101,36 @@ DEVICE float value_gradient(const UpdateArguments *u, float *stat, const Row *ro
     return u->value_weight * gradient;
 }
 
-DEVICE void gaussian_gradient(const UpdateArguments *u, const Weights *weights, Sums *sums, float *stat, const Row *row, float *out, float advantage, float scale) {
-    float logp = 0.0f;
+DEVICE void gaussian_gradient(const UpdateArguments *u, const Weights *weights, RowSums *sums, const float *row, float *out, float scale) {
+    float logp = 0.0f, *stat = sums->stat;
     for (int a = 0; a < ACTIONS; a++) {
-        float z = (row->action[a] - out[a]) * expf(-weights->log_std[a]);
+        float z = (row[R_ACTION + a] - out[a]) * weights->inv_std[a];
         logp += -0.5f * z * z - weights->log_std[a] - HALF_LOG_2PI;
         stat[STAT_ENTROPY] += weights->log_std[a] + 0.5f + HALF_LOG_2PI;
     }
-    float g = surrogate(u, sums, stat, row, logp, advantage);
+    float g = surrogate(u, stat, row, logp);
     for (int a = 0; a < ACTIONS; a++) {
-        float inv = expf(-weights->log_std[a]), mean = out[a];
-        float z = (row->action[a] - mean) * inv;
+        float inv = weights->inv_std[a], mean = out[a];
+        float z = (row[R_ACTION + a] - mean) * inv;
         float dm = g * z * inv, ds = g * (z * z - 1.0f) - u->entropy_weight;
         if (u->magnet) { /* KL(policy || magnet) of two Gaussians */
-            float other = u->magnet_log_std[a], inv_var = expf(-2.0f * other), var = expf(2.0f * weights->log_std[a]);
-            float distance = mean - row->magnet[a];
+            float other = u->magnet_log_std[a], inv_var = u->magnet_inv_var[a], var = weights->variance[a];
+            float distance = mean - row[R_MAGNET + a];
             stat[STAT_MAGNET] += other - weights->log_std[a] + 0.5f * (var + distance * distance) * inv_var - 0.5f;
             dm += u->magnet_weight * distance * inv_var;
             ds += u->magnet_weight * (var * inv_var - 1.0f);
         }
         out[a] = dm * scale;
-        sums->log_std[a] += ds * scale;
+        sums->log_std[a] = ds * scale;
     }
 }
 
-DEVICE void choice_gradient(const UpdateArguments *u, Sums *sums, float *stat, const Row *row, const unsigned char *mask, float *out, float advantage, float scale) {
+DEVICE void choice_gradient(const UpdateArguments *u, float *stat, const float *row, const unsigned char *mask, float *out, float scale) {
     float logp[ACTIONS], other[ACTIONS], entropy = 0.0f, magnet_kl = 0.0f;
     log_softmax(out, mask, logp);
-    if (u->magnet) log_softmax(row->magnet, mask, other);
-    int taken = row->choice;
-    float g = surrogate(u, sums, stat, row, logp[taken], advantage);
+    if (u->magnet) log_softmax(row + R_MAGNET, mask, other);
+    int taken = (int)row[R_ACTION];
+    float g = surrogate(u, stat, row, logp[taken]);
     for (int a = 0; a < ACTIONS; a++) {
         if (mask && !mask[a]) continue;
         float p = expf(logp[a]);
@@ -140,21 +150,37 @@ DEVICE void choice_gradient(const UpdateArguments *u, Sums *sums, float *stat, c
 
 /* --- one strip ----------------------------------------------------------------------------------------- */
 
-/* From `out` to `back` of one row, the gradient of the mean loss. `total` adds up over the whole iteration, as means of
- * minibatches. `number` is the row of the rollout; below 0: none. */
-DEVICE void loss_gradient(const UpdateArguments *u, const Weights *weights, const RowData *data, int line, int number, float *out, half_float *back, Sums *sums,
-                          float *total, float scale) {
+/* From `out` to `back` of one row, the gradient of the mean loss. `number` is the row of the rollout; below 0: none. */
+DEVICE RowSums loss_gradient(const UpdateArguments *u, const Weights *weights, const RowData *data, int line, int number, float *out, half_float *back, float scale) {
+    RowSums sums = {};
     for (int o = 0; o < HEADS; o += 2) *(unsigned *)(back + o) = 0;
-    if (number < 0) return;
-    const Row row_data = {data->action + line * ACTIONS, data->magnet + line * ACTIONS, data->logp[line], data->advantage[line],
-                          data->target[line], data->value[line], data->choice[line]}, *row = &row_data;
-    float stat[STAT_MAGNET + 1] = {};
-    const float advantage = (float)(((double)row->advantage - u->scaling[0]) * u->scaling[1]), value = out[ACTIONS];
-    if (DISCRETE) choice_gradient(u, sums, stat, row, u->mask ? u->mask + (long long)number * ACTIONS : 0, out, advantage, scale);
-    else gaussian_gradient(u, weights, sums, stat, row, out, advantage, scale);
-    out[ACTIONS] = value_gradient(u, stat, row, value) * scale;
+    if (number < 0) return sums;
+    const float *row = data->number + line * RECORD, value = out[ACTIONS];
+    if (DISCRETE) choice_gradient(u, sums.stat, row, u->mask ? u->mask + (long long)number * ACTIONS : 0, out, scale);
+    else gaussian_gradient(u, weights, &sums, row, out, scale);
+    out[ACTIONS] = value_gradient(u, sums.stat, row, value) * scale;
     for (int o = 0; o < OUTPUTS; o++) back[o] = to_half(out[o]);
-    for (int s = 0; s <= STAT_MAGNET; s++) total[s] += stat[s] * scale;
+    for (int s = 0; s < ROW_STATS; s++) sums.stat[s] *= scale;
+    return sums;
+}
+
+/* The sum over the first 16 lanes of a warp, in lane 0. */
+DEVICE float strip_sum(float x) {
+#pragma unroll
+    for (int step = STRIP / 2; step; step >>= 1) x += __shfl_xor_sync(0xFFFFFFFFu, x, step);
+    return x;
+}
+
+/* The sums of a strip into row `number` of the tile's sums. */
+DEVICE void store_strip_sums(Tile *tile, int number, const RowSums *sums) {
+    for (int s = 0; s < ROW_STATS; s++) {
+        const float total = strip_sum(sums->stat[s]);
+        if ((threadIdx.x & 31) == 0) tile->sums[number].stat[s] = total;
+    }
+    for (int a = 0; a < ACTIONS && !DISCRETE; a++) {
+        const float total = strip_sum(sums->log_std[a]);
+        if ((threadIdx.x & 31) == 0) tile->sums[number].log_std[a] = total;
+    }
 }
 
 template <int UNITS> DEVICE void store_strip(half_float *h, int stride, int row, const Strip<UNITS> &strip) {
@@ -198,12 +224,12 @@ template <int UNITS> DEVICE void load_strip(Strip<UNITS> &strip, const half_floa
 
 /* This warp's half of a strip, into the arrays of the tile. `turn`: which of the inputs. The two warps of a strip wait for
  * each other where one needs the units of the other. */
-DEVICE void learn_strip(const UpdateArguments *u, const Weights *weights, Tile *tile, int turn, const RowData *data, const int *rows, Sums *sums, float *total,
-                        float scale) {
+DEVICE void learn_strip(const UpdateArguments *u, const Weights *weights, Tile *tile, int turn, const RowData *data, const int *rows, float scale) {
     const int lane = threadIdx.x & 31, number = threadIdx.x >> 6, first = number * STRIP, half = threadIdx.x >> 5 & 1;
     const int unit1 = half * HALF1, unit2 = half * HALF2;
     Strip<HALF1> h1, d1;
     Strip<HALF2> h2, d2;
+    RowSums sums = {};
     first_layer(weights, tile->x[turn & 1], first, unit1, h1);
     store_strip(tile->h1 + unit1, H1_STRIDE, first, h1);
     pair_barrier(number);
@@ -218,9 +244,10 @@ DEVICE void learn_strip(const UpdateArguments *u, const Weights *weights, Tile *
         head_layer(weights, whole2, tile->out + first * OUTPUTS);
         __syncwarp();
         const int line = first + lane;
-        if (lane < STRIP) loss_gradient(u, weights, data, line, rows[line], tile->out + line * OUTPUTS, tile->back + line * D_STRIDE, sums, total, scale);
+        if (lane < STRIP) sums = loss_gradient(u, weights, data, line, rows[line], tile->out + line * OUTPUTS, tile->back + line * D_STRIDE, scale);
     }
     pair_barrier(number);
+    if (half == 0) store_strip_sums(tile, number, &sums);
     Strip<HEADS> back;
     load_strip(back, tile->back, D_STRIDE, first);
     layer_back(back, weights->head, H2_STRIDE, unit2, h2, d2);

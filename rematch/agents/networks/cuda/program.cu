@@ -1,3 +1,5 @@
 /* The kernels of one network: acting, advantages, learning. network.h lists the macros that it is compiled with. */
+#include "act_float.h"
 #include "advantages.h"
-#include "ppo.h"
+#include "finish.h"
+#include "select.h"

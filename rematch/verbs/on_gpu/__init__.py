@@ -1,0 +1,1 @@
+"""Commands that use a GPU for several runs at once."""

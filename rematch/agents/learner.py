@@ -96,6 +96,12 @@ class Learner:
         return f"learner {cls.name} takes its games from the CPU"
 
     @classmethod
+    def gpu_acting(cls, config: RunConfig, spec: Spec) -> Any:
+        """The class that acts on a GPU for one role, where `needs_cpu` is empty: RoleActing of
+        rollout/cuda_collector.py."""
+        raise NotImplementedError
+
+    @classmethod
     def deterministic_play(cls, config: RunConfig) -> bool:
         """Whether the deployed player uses no random numbers."""
         return False

@@ -7,7 +7,7 @@ act (agents/networks/cuda/act.h), and one kernel lets the scripted players act a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from rematch.core import rng
 from rematch.core.errors import ConfigError, WorldError
-from rematch.core.spec import Role
+from rematch.core.spec import Field, Role
 from rematch.core.system.cuda import record_graph, side_by_side
-from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer
+from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating, Seating
 
@@ -61,9 +61,12 @@ class CudaCollector:
     def __init__(self, world: Any, seating: Seating, steps: int, seed: int, make_acting: MakeActing) -> None:
         self.world, self.seating, self.seed, self.make_acting = world, seating, seed, make_acting
         self.before_step: Callable[[], None] = lambda: None
-        self.rollout = CudaRolloutBuffer(world.spec, steps, world.games)
+        self.rollout = CudaRolloutBuffer(world.spec, steps, world.games, world.cuda.one_seat_acts)
         for role in world.mask:
             self.rollout.role_tracks[role].add_mask()
+        for role, seats in seating.items():
+            if seats.policy.config.reads_privileged:
+                self.rollout.role_tracks[role].add_privileged()
         self.first_step = torch.zeros(1, dtype=torch.int64, device=DEVICE)
         self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
         self.graph: Any = None  # torch.cuda.CUDAGraph, recorded before the first rollout
@@ -202,22 +205,26 @@ class CudaCollector:
     def _join_fields(self, t: int) -> None:
         """The observations and masks of step t from the world's."""
         for name, track in self.rollout.role_tracks.items():
-            self._join(track, t)
+            self._join(track.obs_tensor[t], track.role, track.role.fields)
             if track.mask_tensor is not None:
                 track.mask_tensor[t].copy_(self.world.mask[name])
+            if track.privileged_tensor is not None:
+                self._join(track.privileged_tensor[t], track.role, track.role.privileged)
 
     def _join_written_fields(self, t: int) -> None:
         """Where the kernel writes several fields, they are joined; a single one is written in place."""
         for name, track in self.rollout.role_tracks.items():
             if f"obs.{name}" not in self.world.batch:
-                self._join(track, t)
+                self._join(track.obs_tensor[t], track.role, track.role.fields)
+            if track.privileged_tensor is not None:
+                self._join(track.privileged_tensor[t], track.role, track.role.privileged)
 
-    def _join(self, track: CudaRoleRollout, t: int) -> None:
-        fields = [self.world.fields[f"{track.role.name}.{field.name}"] for field in track.role.fields]
-        if len(fields) == 1:
-            track.obs_tensor[t].copy_(fields[0])
+    def _join(self, columns: Tensor, role: Role, fields: Sequence[Field]) -> None:
+        tensors = [self.world.fields[f"{role.name}.{field.name}"] for field in fields]
+        if len(tensors) == 1:
+            columns.copy_(tensors[0])
         else:
-            torch.cat(fields, -1, out=track.obs_tensor[t])
+            torch.cat(tensors, -1, out=columns)
 
     def _split_fields(self, t: int) -> None:
         """The world's fields and masks from the observations of step t."""

@@ -22,6 +22,12 @@ def settings_need_cpu(setup: Setup) -> str:
         return f"{game.name} has no CUDA rules"
     if config.schedule.kind != "simultaneous" and config.schedule.warmup_steps:
         return "schedule.warmup_steps is not 0, and its bot is seated in the first games on the CPU only"
+    if config.network.reads_privileged:
+        written = game.cuda.batch(config.world)
+        for role in setup.spec.roles.values():
+            fields = [f.name for f in role.privileged if f"field.{role.name}.{f.name}" not in written]
+            if fields:
+                return f"the CUDA rules of {game.name} do not write {', '.join(fields)}, which the critic reads"
     return str(setup.learner_class.needs_cpu(config, setup.spec))
 
 
@@ -57,10 +63,10 @@ def on_gpu(world: Any, setup: Setup) -> Any:
 
 def gpu_collector(setup: Setup) -> Any:
     """The collector of games on the GPU."""
-    from rematch.agents.networks.cuda_acting import CudaRoleActing
     from rematch.rollout.cuda_collector import CudaCollector
 
     config = setup.config
-    collector = CudaCollector(setup.world, setup.seating, config.steps, config.seed, CudaRoleActing)
+    make_acting = setup.learner_class.gpu_acting(config, setup.spec)
+    collector = CudaCollector(setup.world, setup.seating, config.steps, config.seed, make_acting)
     collector.before_step = setup.check_stop
     return collector

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from rematch.core.system import cuda
 from rematch.rollout import cuda_collector, cuda_rollout
 from rematch.worlds import cuda_world
 
@@ -65,5 +66,7 @@ def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (cuda_world, cuda_rollout, cuda_collector):
         monkeypatch.setattr(module, "DEVICE", torch.device("cpu"))
     monkeypatch.setattr(cuda_world, "Program", EmulatedProgram)
-    monkeypatch.setattr(cuda_collector, "record_graph", Replayed)
+    for module in (cuda_collector, cuda):
+        monkeypatch.setattr(module, "record_graph", Replayed)
+    monkeypatch.setattr(cuda, "no_gpu", lambda: "")
     monkeypatch.setattr(cuda_collector, "side_by_side", call_all)

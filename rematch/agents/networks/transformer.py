@@ -8,28 +8,35 @@ flat vector; agents/networks/torch_network.py acts with them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_attention
 
 from rematch.agents.networks.config import NetworkConfig
-from rematch.agents.networks.layout import layout, numeric_fields
-from rematch.agents.networks.mlp import Distribution, NetworkOutput, masked
+from rematch.agents.networks.layout import numeric_fields
+from rematch.agents.networks.mlp import (
+    Distribution,
+    Dropout,
+    NetworkOutput,
+    Weights,
+    constant,
+    first_rows,
+    masked,
+)
 from rematch.core.spec import Role
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+
+def _identity(x: Tensor) -> Tensor:
+    return x
 
 
-class Dropout:
-    """Zeroes a fraction `rate` of the numbers with its own generator; without a key it changes nothing."""
+class KeyedDropout:
+    """Zeroes a fraction `rate` of the numbers with its own generator."""
 
-    def __init__(self, rate: float, key: int | None, device: torch.device) -> None:
-        self.rate = 0.0 if key is None else rate
+    def __init__(self, rate: float, key: int, device: torch.device) -> None:
+        self.rate = rate
         self.generator = torch.Generator(device)
-        self.generator.manual_seed(0 if key is None else key & (2**63 - 1))
+        self.generator.manual_seed(key & (2**63 - 1))
 
     def __call__(self, x: Tensor) -> Tensor:
         if not self.rate:
@@ -38,21 +45,22 @@ class Dropout:
         return x * keep / (1 - self.rate)
 
 
-def tokens(w: Mapping[str, Tensor], role: Role, obs: Tensor) -> Tensor:
+def tokens(w: Weights, role: Role, obs: Tensor) -> Tensor:
     """[n, tokens, width] of observations [n, F]: categorical columns, numeric fields, the readout token."""
     categorical = [i for i, n in enumerate(role.categories) if n]
     out = []
     if categorical:
-        first_row = torch.tensor([0, *(role.categories[i] for i in categorical)]).cumsum(0)[:-1]
-        rows = w["embed.table"][obs[:, categorical].long() + first_row.to(obs.device)]
+        first_row = constant(first_rows(role.categories), obs.device)
+        rows = w["embed.table"][obs[:, constant(categorical, obs.device)].long() + first_row]
         out.append(linear(rows, w["embed.weight"], w["embed.bias"]))
     for name, columns in numeric_fields(role):
-        out.append(linear(obs[:, columns], w[f"field.{name}.weight"], w[f"field.{name}.bias"])[:, None])
+        numbers = obs[:, constant(columns, obs.device)]
+        out.append(linear(numbers, w[f"field.{name}.weight"], w[f"field.{name}.bias"])[:, None])
     readout = torch.zeros_like(w["position.table"][-1:]).expand(obs.shape[0], 1, -1)
     return torch.cat([*out, readout], 1) + w["position.table"]
 
 
-def block(w: Mapping[str, Tensor], prefix: str, heads: int, x: Tensor, dropout: Dropout) -> Tensor:
+def block(w: Weights, prefix: str, heads: int, x: Tensor, dropout: Dropout) -> Tensor:
     """One layer: self-attention, then a two-layer MLP per token, each with a residual connection."""
     # Sizes come from weights, not from x: they are constants in an ONNX file.
     count, width = len(w["position.table"]), len(w["final_norm.bias"])
@@ -68,17 +76,15 @@ def block(w: Mapping[str, Tensor], prefix: str, heads: int, x: Tensor, dropout: 
     return x + dropout(linear(hidden, w[f"{prefix}.down.weight"], w[f"{prefix}.down.bias"]))
 
 
-def forward(
-    flat: Tensor, role: Role, config: NetworkConfig, obs: Tensor, mask: Tensor | None = None,
-    dropout_key: int | None = None,
+def apply(
+    w: Weights, role: Role, config: NetworkConfig, obs: Tensor, mask: Tensor | None = None,
+    dropout: Dropout | None = None,
 ) -> NetworkOutput:  # fmt: skip
-    """The output of the network with weights `flat` [P] for observations [n, F]."""
-    entries = layout(role, config)
-    w = {name: flat[at : at + torch.Size(shape).numel()].view(shape) for name, shape, at in entries}
-    dropout = Dropout(config.dropout, dropout_key, obs.device)
+    """The output of the network with named weights for observations [n, F]."""
+    drop = dropout or _identity
     x = tokens(w, role, obs)
     for layer in range(config.layers):
-        x = block(w, f"layer.{layer}", config.heads, x, dropout)
+        x = block(w, f"layer.{layer}", config.heads, x, drop)
     x = layer_norm(x[:, -1], (config.width,), 1 + w["final_norm.scale"], w["final_norm.bias"])
     heads = linear(x, w["policy.head.weight"], w["policy.head.bias"])
     value = linear(x, w["value.head.weight"], w["value.head.bias"])[:, 0]

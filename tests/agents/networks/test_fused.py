@@ -10,7 +10,8 @@ import pytest
 import torch
 from support.networks import Batch, minibatch, policy, role
 
-from rematch.agents.learners.ppo import PpoConfig, loss
+from rematch.agents.learners.ppo import PpoConfig
+from rematch.agents.learners.ppo_loss import loss
 from rematch.agents.networks import fused, mlp
 from rematch.agents.policy import Policy
 

@@ -27,7 +27,8 @@ def settings_need_cpu(setup: Setup) -> str:
         for role in setup.spec.roles.values():
             fields = [f.name for f in role.privileged if f"field.{role.name}.{f.name}" not in written]
             if fields:
-                return f"the CUDA rules of {game.name} do not write {', '.join(fields)}, which the critic reads"
+                names = ", ".join(fields)
+                return f"the CUDA rules of {game.name} do not write {names}, which the critic reads"
     return str(setup.learner_class.needs_cpu(config, setup.spec))
 
 

@@ -1,4 +1,4 @@
-"""The objective of proximal policy optimization in torch, one line per term: the reference of every gradient."""
+"""The objective of proximal policy optimization in torch, one line per term: the reference of all gradients."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Proximal policy optimization on the GPU for every network that torch computes: the loss of ppo_loss.py.
 
-Two CUDA graphs make an iteration: one computes advantages and the order of all minibatches, one is a minibatch,
-from the choice of its rows to the step of Adam; it is replayed for each. The host waits once for the number of
-decisions and once for the results. Minibatches after the target KL was reached change nothing. All sums have a
-fixed order: a resumed run has the same bits on the same card.
+Two CUDA graphs make an iteration: one computes advantages and the order of all minibatches; the other one is
+a minibatch, from the choice of its rows to the step of Adam, and is replayed for each. The host waits for the
+number of decisions and for the results. Minibatches after the target KL was reached change nothing. All sums
+have a fixed order: a resumed run has the same bits on the same card.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class TorchPpo(Ppo):
         with arithmetic(self.policy.config, self.device):
             output = mlp.apply(leaves, self.policy.role, self.policy.config, batch["obs"], batch.get("mask"),
                                privileged=batch.get("privileged"), dropout=self._dropout)
-            lr, entropy_weight, temperature, _ = self.settings.float().unbind()
+            _, entropy_weight, temperature, _ = self.settings.float().unbind()
             distribution = mlp.Distribution(output.distribution.heads.float(), output.distribution.log_std)
             assert output.value is not None
             output = mlp.NetworkOutput(distribution, output.value.float(), output.belief)

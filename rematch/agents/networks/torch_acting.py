@@ -1,8 +1,8 @@
 """Acting on the GPU with networks that torch computes: the policies of all slots of one role.
 
-Rows are sorted by slot into tiles of one size, and every tile has the weights of its slot: one batched product
-per layer serves all policies (`torch.vmap` over the readable network of mlp.py). All shapes are fixed and
-nothing is copied to the host, so the collector can record the steps as a CUDA graph.
+Rows are sorted by slot into tiles of one size, and every tile has the weights of its slot: one batched
+product per layer serves all policies (`torch.vmap` over the readable network of mlp.py). All shapes are fixed
+and nothing is copied to the host, so the collector can record the steps as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from rematch.rollout.cuda_rollout import CudaRolloutBuffer
 from rematch.rollout.seating import RoleSeating
 
 SMALLEST_TILE, TILES = 64, 64  # rows; tiles beside one more per slot
-# Attention whose backward pass adds in a fixed order; that of cuDNN need not.
-ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+# Attention whose backward pass adds in a fixed order; for few tokens both are faster than the others.
+ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def is_half(config: NetworkConfig, device: torch.device) -> bool:
@@ -176,7 +176,7 @@ class TorchRoleActing:
         sorted_slot = slot[order]
         rank = torch.arange(self.rows, device=self.device) - (last_row - count)[sorted_slot]
         place = (last_tile - tiles)[sorted_slot] * self.tile + rank
-        place = torch.where(sorted_slot < self.slots, place, places)
+        place = torch.where(sorted_slot < self.slots, place, places).clamp(max=places)
         source = torch.zeros(places + 1, dtype=torch.int64, device=self.device)
         source = source.scatter(0, place, order)[:places]
         numbers = torch.arange(self.tiles, device=self.device)
@@ -186,7 +186,7 @@ class TorchRoleActing:
     # --- sampling, as fused_act.h does it ---
 
     def _noise(self, first_step: Tensor) -> Tensor:
-        """[T, rows, A]: standard normals of continuous actions; [T, rows]: uniform numbers of discrete ones."""
+        """Standard normals [T, rows, A] of continuous actions, uniform numbers [T, rows] of discrete ones."""
         low, high = tensor_philox.step_words(first_step + self.steps)
         if self.role.actions.kind == "discrete":
             word = tensor_philox.words(self.key, (self.number, low, rng.ACT, high))[0]

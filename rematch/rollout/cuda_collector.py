@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from rematch.core import rng
+from rematch.core.arrays import Ints
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Field, Role
 from rematch.core.system.cuda import record_graph, side_by_side
@@ -71,6 +72,9 @@ class CudaCollector:
         self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
         self.graph: Any = None  # torch.cuda.CUDAGraph, recorded before the first rollout
         self.acting: list[RoleActing] = []
+
+    def seat_running_games(self, slots: Ints) -> None:
+        self.world.seat_running_games(slots)
 
     def allocate(self, columns: Collection[str]) -> None:
         if columns:

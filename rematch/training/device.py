@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rematch.agents.build import learner_class
 from rematch.core.component import Setup
 from rematch.core.errors import ConfigError
+from rematch.rollout.collector import ThreadCollector
+from rematch.rollout.seating import Seating
 
 
 def needs_cpu(setup: Setup) -> str:
@@ -54,20 +57,20 @@ def chosen_device(setup: Setup) -> str:
     return "cpu" if needs_cpu(setup) else "cuda"
 
 
-def on_gpu(world: Any, setup: Setup) -> Any:
-    """The same games on the GPU."""
+def placed(world: Any, config: Any, game: Any) -> Any:
+    """The same games where a run with these settings trains."""
+    if config.device == "cpu":
+        return world
     from rematch.worlds.cuda_world import CudaWorld
 
-    check_device(setup)
-    return CudaWorld(world, setup.game.cuda)
+    return CudaWorld(world, game.cuda)
 
 
-def gpu_collector(setup: Setup) -> Any:
-    """The collector of games on the GPU."""
+def collector_of(world: Any, seating: Seating, config: Any, seed: int) -> Any:
+    """The collector of games that are placed where these settings say."""
+    if config.device == "cpu":
+        return ThreadCollector(world, seating, config.steps, config.threads, seed)
     from rematch.rollout.cuda_collector import CudaCollector
 
-    config = setup.config
-    make_acting = setup.learner_class.gpu_acting(config, setup.spec)
-    collector = CudaCollector(setup.world, setup.seating, config.steps, config.seed, make_acting)
-    collector.before_step = setup.check_stop
-    return collector
+    make_acting = learner_class(config).gpu_acting(config, world.spec)
+    return CudaCollector(world, seating, config.steps, seed, make_acting)

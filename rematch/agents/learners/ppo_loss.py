@@ -1,4 +1,4 @@
-"""The objective of proximal policy optimization in torch, one line per term: the reference of all gradients."""
+"""The objective of proximal policy optimization in torch, one line per term: the reference of gradients."""
 
 from __future__ import annotations
 

@@ -90,13 +90,13 @@ def test_advantages_have_the_bits_of_the_cpu(subject: str, emulated_gpu: None) -
 def test_minibatches_are_all_rows_in_another_order_each_time(emulated_gpu: None) -> None:
     collector = collector_of("two towers, privileged")
     rollout = collector.collect(0)
-    learner = learner_of(collector, "player", TorchPpo, epochs=5, minibatch_size=32)
+    learner = learner_of(collector, "player", TorchPpo, epochs=5, minibatch_size=16)
     assert isinstance(learner, TorchPpo)
     rows, orders = rows_of(collector, "player", learner), []
     for iteration in range(2):
         metrics = learner.learn(rollout, 0.0, iteration)
         orders += [order[: len(rows)] for order in learner.order.tolist()]
-        assert metrics["updates"] == 5 * -(-len(rows) // 32) and metrics["decisions"] == len(rows) > 64
+        assert metrics["updates"] == 5 * -(-len(rows) // 16) and metrics["decisions"] == len(rows) > 32
     assert all(sorted(order) == rows.tolist() for order in orders)
     assert len({tuple(order) for order in orders}) == len(orders) == 10
 
@@ -146,21 +146,18 @@ def test_epochs_end_at_the_target_kl(emulated_gpu: None) -> None:
     assert host.learn(rollout, 0.0, 0)["updates"] < 8 * -(-GAMES * 6 // 16)
 
 
-def test_constant_weights_stay(emulated_gpu: None) -> None:
+@pytest.mark.parametrize("value_only", [False, True])
+def test_constant_weights_stay(value_only: bool, emulated_gpu: None) -> None:
     collector = collector_of("table")
     rollout = collector.collect(0)
     learner = learner_of(collector, "evader", TorchPpo)
-    before = {name: view.copy() for name, view in weight_views(learner.policy.weights, learner.policy.layout).items()}
+    learner.value_only = value_only
+    views = weight_views(learner.policy.weights, learner.policy.layout)
+    before = {name: view.copy() for name, view in views.items()}
     learner.learn(rollout, 0.0, 0)
-    changed = {name for name, view in weight_views(learner.policy.weights, learner.policy.layout).items()
-               if not np.array_equal(view, before[name])}
-    assert changed and not changed & set(TABLE_FROZEN)
-    learner.value_only = True
-    learner.learn(rollout, 0.0, 1)
-    policy_names = [name for name in changed if not name.startswith("value.")]
-    learner.load_state_dict(learner.state_dict())
-    first = {name: view.copy() for name, view in weight_views(learner.adam.first, learner.policy.layout).items()}
-    assert all(np.abs(first[name]).max() < 0.95 * np.inf for name in policy_names)
+    changed = {name for name, view in views.items() if not np.array_equal(view, before[name])}
+    assert "value.head.weight" in changed and not changed & set(TABLE_FROZEN)
+    assert ("policy.0.table" in changed) is not value_only
 
 
 def test_reward_terms_are_added(emulated_gpu: None) -> None:

@@ -116,7 +116,7 @@ def test_user_module_that_cannot_act_in_tiles_is_one_line(
     monkeypatch.setattr(TorchRoleActing, "act", _fails)
     monkeypatch.setattr("rematch.agents.networks.torch_acting.layout", lambda role, config: [])
     monkeypatch.setattr("rematch.agents.networks.torch_acting.SlotWeights.set", lambda *arguments: None)
-    with pytest.raises(ConfigError, match=r"network.module = mine.py:Net: cannot act on the GPU: no batching"):
+    with pytest.raises(ConfigError, match=r"network.module = mine.py:Net: cannot act on the GPU: no batch"):
         collector.collect(0)
 
 

@@ -57,6 +57,20 @@ def chosen_device(setup: Setup) -> str:
     return "cpu" if needs_cpu(setup) else "cuda"
 
 
+def places(setup: Setup) -> dict[str, str]:
+    """Where each part of a run is computed: part -> place."""
+    c, learner = setup.config, setup.learner_class
+    own_device = getattr(getattr(c, c.learner), "device", c.network.device)
+    games, networks, evaluations = "processor", "processor", "processor"
+    if own_device == "cuda":
+        networks, evaluations = "GPU, by PyTorch", "processor, their networks on the GPU"
+    if c.device == "cuda":
+        games = "GPU"
+        networks = "GPU, by compiled kernels" if learner.in_kernels(c, setup.spec) else "GPU, by PyTorch"
+        networks += ", bfloat16" if c.network.kind == "transformer" else ""
+    return {"training games": games, "networks in training": networks, "evaluations": evaluations}
+
+
 def placed(world: Any, config: Any, game: Any) -> Any:
     """The same games where a run with these settings trains."""
     if config.device == "cpu":

@@ -1,6 +1,6 @@
 """Repeats every figure about the GPU: equal games, speed of worlds, gradients, speed of training, learning.
 
-    python tools/checks/gpu.py [same world gradient speed train kills] [--json FILE]
+    python tools/checks/gpu.py [same world gradient speed networks train learn kills] [--json FILE]
 
 Each check prints its lines and appends a record with the commit and the card to the file; the exit code is 1
 where one of them fails. Continuous integration has no GPU: there the kernels run in an emulation
@@ -272,6 +272,45 @@ def _timed(run: Trainer, iterations: int) -> Record:
     }
 
 
+NETWORKS: dict[str, tuple[str, Record]] = {  # networks that torch computes
+    "lattice": ("lattice", {}),
+    "beasty": ("beasty", {}),
+    "documents' Beasty Bar": ("iter600_to_1000", {"exploiters.every": 0}),
+}
+
+
+def networks() -> Record:
+    """Seconds of whole iterations with networks that torch computes, as their recipes have them."""
+    import torch
+
+    record: Record = {}
+    for name, (recipe, changes) in NETWORKS.items():
+        run = Trainer(api.configure(recipe, changes={"device": "cuda"} | changes))
+        run.start()
+        for _ in range(4):
+            iterate(run)
+        record[name] = _timed(run, 8)
+        del run
+        torch.cuda.empty_cache()
+    return record
+
+
+def learn() -> Record:
+    """The recipe `lattice` on the GPU, three seeds: exact NashConv after each evaluation."""
+    record: Record = {}
+    for seed in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            started, run = time.time(), Path(folder) / "run"
+            api.train("lattice", {"device": "cuda", "seed": seed}, run)
+            rows = [json.loads(line) for line in (run / "evaluations.jsonl").read_text().splitlines()]
+            record[f"seed {seed}"] = {
+                "nash_conv": [row["exact"]["nash_conv"] for row in rows if row.get("exact")],
+                "seconds": time.time() - started,
+            }
+            print(f"seed {seed}: {record[f'seed {seed}']}", flush=True)
+    return record
+
+
 def train() -> Record:
     """The recipe `pursuit`, whole, with its evaluations; and with more games."""
     record: Record = {}
@@ -305,7 +344,8 @@ def kills() -> Record:
 
 
 CHECKS: dict[str, Callable[[], Record]] = {"same": same, "world": world, "gradient": gradient,
-                                           "speed": speed, "train": train, "kills": kills}  # fmt: skip
+                                           "speed": speed, "networks": networks, "train": train,
+                                           "learn": learn, "kills": kills}  # fmt: skip
 
 
 def measured_tree() -> str:

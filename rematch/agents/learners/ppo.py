@@ -163,7 +163,6 @@ class Ppo(Learner):
 
     @classmethod
     def in_kernels(cls, config: RunConfig, spec: Spec) -> bool:
-        """Whether a GPU computes this run in the kernels of agents/networks/cuda; if not, torch does."""
         from rematch.agents.networks.cuda_network import cannot_compute
 
         c = config.ppo

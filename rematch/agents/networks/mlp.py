@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from rematch.agents.networks.layout import critic_categories, history_columns, l
 from rematch.core.spec import Role
 
 Weights = Mapping[str, Tensor]  # by the names of agents/networks/layout.py
+SMALL_TABLE = 1024  # rows
 Dropout = Callable[[Tensor], Tensor]
 
 
@@ -139,7 +141,7 @@ def apply(
         if categorical:  # the table row of each categorical column
             category = columns[:, constant(categorical, obs.device)].long()
             rows = category + constant(first_rows(categories), obs.device)
-            x = x + w[f"{name}.0.table"][rows].sum(1)
+            x = x + table_rows(w[f"{name}.0.table"], rows).sum(1)
         for i in range(1, len(config.hidden)):
             x = linear(activation(x), w[f"{name}.{i}.weight"], w[f"{name}.{i}.bias"])
         return activation(x)
@@ -158,6 +160,30 @@ def apply(
     log_std = w.get("policy.log_std")
     distribution = Distribution(masked(heads, mask) if log_std is None else heads, log_std)
     return NetworkOutput(distribution, value, belief)
+
+
+def table_rows(table: Tensor, index: Tensor) -> Tensor:
+    """table[index]; on the GPU with a fast gradient for small tables, whose rows occur many times."""
+    if table.device.type == "cpu" or not table.requires_grad or len(table) > SMALL_TABLE:
+        return table[index]
+    rows: Tensor = SmallTable.apply(table, index)  # type: ignore[no-untyped-call]
+    return rows
+
+
+class SmallTable(torch.autograd.Function):
+    """Rows of a table [R, width]; the gradient is a product with one-hot vectors."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.rows = len(table)
+        return table[index]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (gradient,), (index,) = gradients, ctx.saved_tensors
+        one_hot = index.reshape(-1, 1) == torch.arange(ctx.rows, device=index.device)
+        return one_hot.to(gradient.dtype).T @ gradient.flatten(0, -2), None
 
 
 def first_rows(categories: Sequence[int]) -> list[int]:

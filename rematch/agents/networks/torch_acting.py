@@ -47,15 +47,17 @@ class SlotWeights:
     """The named weights of all slots [S, ...]; those that matrix products round anyway are stored rounded."""
 
     def __init__(self, role: Role, config: NetworkConfig, slots: int, device: torch.device) -> None:
-        half = is_half(config, device)
         self.layout = layout(role, config)
+        names = {name for name, _, _ in self.layout}
+
+        def kind(name: str) -> torch.dtype:
+            is_dense = name.rpartition(".")[0] + ".weight" in names
+            return torch.bfloat16 if is_dense and is_half(config, device) else torch.float32
+
         self.named = {
-            name: torch.zeros(
-                (slots, *shape), device=device,
-                dtype=torch.bfloat16 if half and name.endswith(".weight") else torch.float32,
-            )
+            name: torch.zeros((slots, *shape), dtype=kind(name), device=device)
             for name, shape, _ in self.layout
-        }  # fmt: skip
+        }
 
     def set(self, slot: int, flat: Tensor) -> None:
         """The weights [P] of one slot."""

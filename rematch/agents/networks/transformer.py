@@ -8,6 +8,9 @@ flat vector; agents/networks/torch_network.py acts with them.
 
 from __future__ import annotations
 
+import math
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_attention
@@ -22,8 +25,11 @@ from rematch.agents.networks.mlp import (
     constant,
     first_rows,
     masked,
+    table_rows,
 )
 from rematch.core.spec import Role
+
+GROUP = 64  # tokens
 
 
 def _identity(x: Tensor) -> Tensor:
@@ -51,13 +57,48 @@ def tokens(w: Weights, role: Role, obs: Tensor) -> Tensor:
     out = []
     if categorical:
         first_row = constant(first_rows(role.categories), obs.device)
-        rows = w["embed.table"][obs[:, constant(categorical, obs.device)].long() + first_row]
+        rows = table_rows(w["embed.table"], obs[:, constant(categorical, obs.device)].long() + first_row)
         out.append(linear(rows, w["embed.weight"], w["embed.bias"]))
     for name, columns in numeric_fields(role):
         numbers = obs[:, constant(columns, obs.device)]
         out.append(linear(numbers, w[f"field.{name}.weight"], w[f"field.{name}.bias"])[:, None])
     readout = torch.zeros_like(w["position.table"][-1:]).expand(obs.shape[0], 1, -1)
     return torch.cat([*out, readout], 1) + w["position.table"]
+
+
+def grouped_attention(qkv: Tensor) -> Tensor:
+    """Self-attention [n, tokens, heads, size] of queries, keys, values [n, tokens, 3, heads, size], on a GPU.
+
+    Its kernels compute 64 x 64 scores at a time. So a group of rows is one sequence, in which the tokens of
+    each row attend to each other only: all other scores are masked.
+    """
+    n, count, _, heads, size = qkv.shape
+    rows = math.gcd(n, 1 << max(0, (GROUP // count).bit_length() - 1))
+    query, key, value = qkv.reshape(n // rows, rows * count, 3, heads, size).permute(2, 0, 3, 1, 4)
+    mask = group_mask(rows, count, qkv.device) if rows > 1 else None
+    attended = scaled_dot_product_attention(query, key, value, mask)
+    return attended.transpose(1, 2).reshape(n, count, heads, size)
+
+
+@cache
+def group_mask(rows: int, count: int, device: torch.device) -> Tensor:
+    """[rows * count, rows * count] whether two tokens belong to the same row."""
+    row = torch.arange(rows * count, device=device) // count
+    return row[:, None] == row
+
+
+@torch.library.custom_op("rematch::attention", mutates_args=())
+def tiled_attention(qkv: Tensor) -> Tensor:
+    """`grouped_attention` without a gradient, also in tiles (torch.vmap)."""
+    return grouped_attention(qkv)
+
+
+@tiled_attention.register_vmap
+def _in_tiles(info: object, in_dims: tuple[int | None, ...], qkv: Tensor) -> tuple[Tensor, int]:
+    (dim,) = in_dims
+    assert dim is not None
+    tiles = qkv.movedim(dim, 0)
+    return tiled_attention(tiles.flatten(0, 1)).unflatten(0, tiles.shape[:2]), 0
 
 
 def block(w: Weights, prefix: str, heads: int, x: Tensor, dropout: Dropout) -> Tensor:
@@ -69,8 +110,12 @@ def block(w: Weights, prefix: str, heads: int, x: Tensor, dropout: Dropout) -> T
         return layer_norm(x, (width,), 1 + w[f"{prefix}.{name}.scale"], w[f"{prefix}.{name}.bias"])
 
     qkv = linear(norm("norm1", x), w[f"{prefix}.attn.qkv.weight"], w[f"{prefix}.attn.qkv.bias"])
-    query, key, value = qkv.view(-1, count, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
-    attended = scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(-1, count, width)
+    qkv = qkv.view(-1, count, 3, heads, width // heads)
+    if qkv.device.type == "cpu":
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        attended = scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(-1, count, width)
+    else:
+        attended = (grouped_attention if qkv.requires_grad else tiled_attention)(qkv).flatten(2)
     x = x + dropout(linear(attended, w[f"{prefix}.attn.out.weight"], w[f"{prefix}.attn.out.bias"]))
     hidden = dropout(gelu(linear(norm("norm2", x), w[f"{prefix}.up.weight"], w[f"{prefix}.up.bias"])))
     return x + dropout(linear(hidden, w[f"{prefix}.down.weight"], w[f"{prefix}.down.bias"]))

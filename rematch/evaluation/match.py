@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Floats, Ints
 from rematch.core.player import GreedyOption, Player
@@ -268,7 +269,8 @@ class Scoreboard:
         if self.play_elsewhere is not None and not first:
             return self.play_elsewhere(players, MatchKey(games, index, turn))
         world, seed = self.make(games, first, self._seed(index)), self._seed(index, turn)
-        parts = world.parts(max(1, min(self.threads, games)))
+        on_gpu = any(isinstance(player, Policy) and player.on_gpu for player in players)
+        parts = world.parts(1 if on_gpu else max(1, min(self.threads, games)))
         names = " against ".join(dict.fromkeys(player.name for player in players))
         progress = Progress(names, games, self.watch, {part.first: part.games for part in parts})
         play_part = partial(play, players=players, seed=seed, limit=self._limit(games),

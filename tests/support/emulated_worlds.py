@@ -62,7 +62,8 @@ def call_all(calls: Sequence[Callable[[], None]]) -> None:
 
 @pytest.fixture
 def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors "on the GPU" lie in the memory of the CPU."""
+    """Tensors "on the GPU" lie in the memory of the CPU; one thread adds gradients in a fixed order."""
+    torch.set_num_threads(1)
     for module in (cuda_world, cuda_rollout, cuda_collector):
         monkeypatch.setattr(module, "DEVICE", torch.device("cpu"))
     monkeypatch.setattr(cuda_world, "Program", EmulatedProgram)

@@ -20,7 +20,7 @@ from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 
-BLOCK, GPU_BLOCK = 64, 4096  # rows
+BLOCK, GPU_BLOCK = 64, 1024  # rows
 
 
 class TorchNetwork:

@@ -59,8 +59,8 @@ def test_resumed_run_has_the_same_bits(subject: str, emulated_gpu: None) -> None
 
 
 def test_exploiter_trains_on_the_gpu(emulated_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trainer_of("beasty", **{"exploiters.every": 1, "exploiters.steps": 2 * 24 * 24, "evaluation.games": 4,
-                                  "exploiters.min_win_rate": 0.0, "stagger": 0})  # fmt: skip
+    exploiters = {"exploiters.every": 1, "exploiters.steps": 2 * 24 * 24, "exploiters.min_win_rate": 0.0}
+    run = trainer_of("beasty", **exploiters, **{"evaluation.games": 4, "stagger": 0})
     learned: list[TorchPpo] = []
     learn = TorchPpo.learn
     monkeypatch.setattr(TorchPpo, "learn", lambda self, *a: learned.append(self) or learn(self, *a))

@@ -28,10 +28,8 @@ def doubles(batch: Batch) -> Batch:
     return {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in batch.items()}
 
 
-def reference(
-    made: Policy, obs: Any, mask: Any = None, privileged: Any = None
-) -> tuple[mlp.Distribution, Any]:
-    """The readable network in float64."""
+def reference(made: Policy, obs: Any, mask: Any = None, privileged: Any = None) -> tuple[Any, Any]:
+    """The distribution and values of the readable network in float64."""
     flat = torch.from_numpy(made.weights.astype(np.float64))
     mask = None if mask is None else torch.from_numpy(mask)
     privileged = None if privileged is None else torch.from_numpy(privileged.astype(np.float64))

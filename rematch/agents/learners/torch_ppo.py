@@ -202,9 +202,6 @@ class TorchPpo(Ppo):
             output = mlp.apply(leaves, self.policy.role, self.policy.config, batch["obs"], batch.get("mask"),
                                privileged=batch.get("privileged"), dropout=self._dropout)
             _, entropy_weight, temperature, _ = self.settings.float().unbind()
-            distribution = mlp.Distribution(output.distribution.heads.float(), output.distribution.log_std)
-            assert output.value is not None
-            output = mlp.NetworkOutput(distribution, output.value.float(), output.belief)
             if self.config.magnet_weight > 0:
                 batch |= self._magnet(batch, temperature)
         loss, means = objective(self.policy, self.config, output, batch, entropy_weight, temperature)
@@ -238,7 +235,7 @@ class TorchPpo(Ppo):
         role, config = self.policy.role, self.policy.config
         with torch.no_grad():
             views = mlp.views(self.magnet_tensor, role, config)
-            heads = mlp.apply(views, role, config, batch["obs"]).distribution.heads.float()
+            heads = mlp.apply(views, role, config, batch["obs"]).distribution.heads
         log_std = {"magnet_log_std": views["policy.log_std"]} if "policy.log_std" in views else {}
         return {"magnet": heads if log_std else heads / temperature} | log_std
 

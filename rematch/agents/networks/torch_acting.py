@@ -31,7 +31,7 @@ ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def is_half(config: NetworkConfig, device: torch.device) -> bool:
-    """Whether matrix products have bfloat16 operands: those of a transformer on the GPU."""
+    """Whether matrix products have bfloat16 operands: those of a transformer's layers on the GPU."""
     return config.kind == "transformer" and device.type == "cuda"
 
 
@@ -51,8 +51,8 @@ class SlotWeights:
         names = {name for name, _, _ in self.layout}
 
         def kind(name: str) -> torch.dtype:
-            is_dense = name.rpartition(".")[0] + ".weight" in names
-            return torch.bfloat16 if is_dense and is_half(config, device) else torch.float32
+            is_rounded = name.rpartition(".")[0] + ".weight" in names and ".head." not in name
+            return torch.bfloat16 if is_rounded and is_half(config, device) else torch.float32
 
         self.named = {
             name: torch.zeros((slots, *shape), dtype=kind(name), device=device)
@@ -138,7 +138,7 @@ class TorchRoleActing:
         track.value_tensor[t].view(-1).copy_(values)
         if not only_values:
             mask = None if track.mask_tensor is None else track.mask_tensor[t].flatten(0, 1)
-            self._sample(t, heads.float(), mask, log_std)
+            self._sample(t, heads, mask, log_std)
 
     def _compute(
         self, weights: mlp.Weights, obs: Tensor, privileged: Tensor | None

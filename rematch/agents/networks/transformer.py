@@ -9,6 +9,7 @@ flat vector; agents/networks/torch_network.py acts with them.
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from functools import cache
 
 import torch
@@ -131,8 +132,9 @@ def apply(
     for layer in range(config.layers):
         x = block(w, f"layer.{layer}", config.heads, x, drop)
     x = layer_norm(x[:, -1], (config.width,), 1 + w["final_norm.scale"], w["final_norm.bias"])
-    heads = linear(x, w["policy.head.weight"], w["policy.head.bias"])
-    value = linear(x, w["value.head.weight"], w["value.head.bias"])[:, 0]
+    with nullcontext() if x.device.type == "cpu" else torch.autocast(x.device.type, enabled=False):
+        heads = linear(x, w["policy.head.weight"], w["policy.head.bias"])  # float32: they enter exp()
+        value = linear(x, w["value.head.weight"], w["value.head.bias"])[:, 0]
     log_std = w.get("policy.log_std")
     distribution = Distribution(masked(heads, mask) if log_std is None else heads, log_std)
     return NetworkOutput(distribution, value, None)

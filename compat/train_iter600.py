@@ -173,7 +173,7 @@ def machine_settings(g: Values, notes: list[str]) -> dict[str, Any]:
 
         if not torch.cuda.is_available():
             raise ConfigError("device = cuda: there is no GPU here; expected --device cpu")
-    return changes | {"network.device": g["device"]}
+    return changes | {"device": g["device"], "network.device": g["device"]}
 
 
 def generation_settings(g: Values, notes: list[str]) -> dict[str, Any]:

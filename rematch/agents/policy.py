@@ -85,6 +85,11 @@ class Policy:
             self.weights[:] = weights
         self.network.pack(self.weights[None], self.packed)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU computes its network: all rows at once, faster than parts of them on threads."""
+        return self.config.device == "cuda"
+
     def zero_frozen_gradients(self, grad: Floats) -> None:
         """Set the gradient [P] of the constant weights of a tabular policy to 0."""
         if self.config.table:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.arrays import Floats, Ints
 from rematch.core.player import GreedyOption, Player
@@ -279,7 +280,8 @@ class Scoreboard:
         if not first and (played := self._played_elsewhere(players, MatchKey(games, index, turn))):
             return played
         world, seed = self.make(games, first, self.deal_seed(index)), self.deal_seed(index, turn)
-        parts = world.parts(max(1, min(self.threads, games)))
+        on_gpu = any(isinstance(player, Policy) and player.on_gpu for player in players)
+        parts = world.parts(1 if on_gpu else max(1, min(self.threads, games)))
         names = " against ".join(dict.fromkeys(player.name for player in players))
         progress = Progress(names, games, self.watch, {part.first: part.games for part in parts})
         play_part = partial(play, players=players, seed=seed, limit=self.limit(games),

@@ -28,6 +28,7 @@ from rematch.storage.policy_files import policy_names
 from rematch.storage.run_folder import PAST_FOLDER, Run
 from rematch.training.components.past_policies import PastPolicies
 from rematch.training.config import components_of, no_effect, section
+from rematch.training.device import places
 from rematch.training.setup import RunSetup
 from rematch.worlds import conformance
 
@@ -147,6 +148,8 @@ def rehearse(config: Config) -> int:
         resumed = kill_and_resume(runner, undisturbed, trial.trainer.setup.spec.resume)
         for feature in [*product_features(small, undisturbed, trial.trainer.clock.iteration), resumed]:
             failed |= _check_feature(feature)
+    for part, place in places(RunSetup(config)).items():
+        print(f"{part:<{NAME_WIDTH}} on the {place}", flush=True)
     _print_column_reads(trial)
     return int(failed | _print_unread(small, read, trial.trainer.setup))
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core import rng
-from rematch.core.arrays import Floats
+from rematch.core.arrays import Floats, Ints
 from rematch.core.player import RngKey
 from rematch.core.stepping import concat_fields, seat_at
 from rematch.core.world import CUT_OFF, RUNNING, EventLog, Observations, World
@@ -105,6 +105,10 @@ class ThreadCollector:
         if lag:
             self.parts = self.world.parts(max(1, len(self.parts) // 2))
             self.pool = ThreadPoolExecutor(len(self.parts))
+
+    def seat_running_games(self, slots: Ints) -> None:
+        """Let the players of these slots [N, seats] play the running games."""
+        self.world.slot[:] = slots
 
     def allocate(self, columns: Collection[str]) -> None:
         """Optional columns that some component reads."""

@@ -7,7 +7,7 @@ act (agents/networks/cuda/act.h), and one kernel lets the scripted players act a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from rematch.core import rng
+from rematch.core.arrays import Ints
 from rematch.core.errors import ConfigError, WorldError
-from rematch.core.spec import Role
+from rematch.core.spec import Field, Role
 from rematch.rollout.cuda_play import GAMES_PER_BLOCK as GAMES_PER_BLOCK
 from rematch.rollout.cuda_play import Copy, CudaPlay, RoleActing
-from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer
+from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
 from rematch.rollout.cuda_rollout import on_device as on_device
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.seating import RoleSeating, Seating
@@ -41,14 +42,20 @@ class CudaCollector:
     def __init__(self, world: Any, seating: Seating, steps: int, seed: int, make_acting: MakeActing) -> None:
         self.world, self.seating, self.seed, self.make_acting = world, seating, seed, make_acting
         self.before_step: Callable[[], None] = lambda: None
-        self.rollout = CudaRolloutBuffer(world.spec, steps, world.games)
+        self.rollout = CudaRolloutBuffer(world.spec, steps, world.games, world.cuda.one_seat_acts)
         for role in world.mask:
             self.rollout.role_tracks[role].add_mask()
+        for role, seats in seating.items():
+            if seats.policy.config.reads_privileged:
+                self.rollout.role_tracks[role].add_privileged()
         self.first_step = self.rollout.first_step_tensor
         self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
         self.acting: list[RoleActing] = []
         self.prepared = False
         self.play = CudaPlay([self])
+
+    def seat_running_games(self, slots: Ints) -> None:
+        self.world.seat_running_games(slots)
 
     def allocate(self, columns: Collection[str]) -> None:
         if columns:
@@ -161,16 +168,22 @@ class CudaCollector:
         copies = [(rollout.started_tensor, world.started), (rollout.slot_tensor[0], world.slots),
                   (rollout.acting_tensor[0], world.acting)]  # fmt: skip
         for name, track in rollout.role_tracks.items():
-            copies += self._joined(track, 0)
+            copies += self._joined(track.obs_tensor[0], track.role, track.role.fields)
             if track.mask_tensor is not None:
                 copies.append((track.mask_tensor[0], world.mask[name]))
+            if track.privileged_tensor is not None:
+                copies += self._joined(track.privileged_tensor[0], track.role, track.role.privileged)
         return copies
 
     def written_fields(self, t: int) -> list[Copy]:
         """Where the kernel writes several fields, they are joined; a single one is written in place."""
-        tracks = self.rollout.role_tracks.items()
-        return [pair for name, track in tracks if f"obs.{name}" not in self.world.batch
-                for pair in self._joined(track, t)]  # fmt: skip
+        copies: list[Copy] = []
+        for name, track in self.rollout.role_tracks.items():
+            if f"obs.{name}" not in self.world.batch:
+                copies += self._joined(track.obs_tensor[t], track.role, track.role.fields)
+            if track.privileged_tensor is not None:
+                copies += self._joined(track.privileged_tensor[t], track.role, track.role.privileged)
+        return copies
 
     def end(self) -> list[Copy]:
         """The position after the last step becomes the world's."""
@@ -185,12 +198,12 @@ class CudaCollector:
                 copies.append((world.mask[name], track.mask_tensor[last]))
         return copies
 
-    def _joined(self, track: CudaRoleRollout, t: int) -> list[Copy]:
-        """The fields of a role side by side, as its observations of step t."""
+    def _joined(self, to: Tensor, role: Role, fields: Sequence[Field]) -> list[Copy]:
+        """The fields of a role side by side, as the columns `to` of one step."""
         copies, column = [], 0
-        for field in track.role.fields:
-            columns = track.obs_tensor[t][..., column : column + field.size]
-            source = self.world.fields[f"{track.role.name}.{field.name}"]
+        for field in fields:
+            columns = to[..., column : column + field.size]
+            source = self.world.fields[f"{role.name}.{field.name}"]
             copies.append((columns, source.reshape(columns.shape)))
             column += field.size
         return copies

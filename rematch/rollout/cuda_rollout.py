@@ -56,6 +56,7 @@ class CudaRoleRollout(HostCopies, RoleRollout):
         self.reward_terms: dict[str, RewardTerm] = {}
         self.obs_tensor = torch.zeros((*after, role.size), device=DEVICE)
         self.mask_tensor: Tensor | None = None
+        self.privileged_tensor: Tensor | None = None  # [T + 1, N, k, P], where a critic reads it
         self.input_tensor: Tensor | None = None
         shape = (steps, games, k) if discrete else (steps, games, k, size)
         self.action_tensor = torch.zeros(
@@ -93,11 +94,20 @@ class CudaRoleRollout(HostCopies, RoleRollout):
         self.sources["mask"] = lambda: self.mask_tensor[:steps]  # type: ignore[index]
 
 
+    def add_privileged(self) -> None:
+        """A critic reads privileged fields."""
+        shape = (*self.logp_tensor.shape, self.role.privileged_size)
+        self.privileged_tensor = torch.zeros(shape, device=DEVICE)
+        del self.__dict__["privileged"]
+        steps = shape[0] - 1
+        self.sources["privileged"] = lambda: self.privileged_tensor[:steps]  # type: ignore[index]
+
+
 class CudaRolloutBuffer(HostCopies, RolloutBuffer):
     """The columns of all roles, and those that they share: [T, N, seats] or [T, N]."""
 
-    def __init__(self, spec: Spec, steps: int, games: int) -> None:
-        self.steps, self.games = steps, games
+    def __init__(self, spec: Spec, steps: int, games: int, one_seat_acts: bool = False) -> None:
+        self.steps, self.games, self.one_seat_acts = steps, games, one_seat_acts
         self.reads = ColumnReads()
         per_seat, after = (steps, games, spec.seats), (steps + 1, games, spec.seats)
         self.reward_tensor, self.outcome_tensor = (torch.zeros(per_seat, device=DEVICE) for _ in range(2))

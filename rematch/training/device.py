@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rematch.agents.build import learner_class
 from rematch.core.component import Setup
 from rematch.core.errors import ConfigError
+from rematch.rollout.collector import ThreadCollector
+from rematch.rollout.seating import Seating
 
 
 def needs_cpu(setup: Setup) -> str:
@@ -22,6 +25,13 @@ def settings_need_cpu(setup: Setup) -> str:
         return f"{game.name} has no CUDA rules"
     if config.schedule.kind != "simultaneous" and config.schedule.warmup_steps:
         return "schedule.warmup_steps is not 0, and its bot is seated in the first games on the CPU only"
+    if config.network.reads_privileged:
+        written = game.cuda.batch(config.world)
+        for role in setup.spec.roles.values():
+            fields = [f.name for f in role.privileged if f"field.{role.name}.{f.name}" not in written]
+            if fields:
+                names = ", ".join(fields)
+                return f"the CUDA rules of {game.name} do not write {names}, which the critic reads"
     return str(setup.learner_class.needs_cpu(config, setup.spec))
 
 
@@ -49,20 +59,32 @@ def chosen_device(setup: Setup) -> str:
 
 def trains_beside_others(setup: Setup) -> bool:
     """Whether one process can train several seeds of this run on a GPU, one launch for all of them."""
-    from rematch.agents.networks.cuda_network import cannot_compute
-
-    config = setup.config
-    if config.device != "cuda" or setup.learner_class.name != "ppo":
-        return False
-    return not any(cannot_compute(role, config.network) for role in setup.spec.roles.values())
+    config, learner = setup.config, setup.learner_class
+    return bool(config.device == "cuda" and learner.in_kernels(config, setup.spec))
 
 
-def on_gpu(world: Any, setup: Setup) -> Any:
-    """The same games on the GPU."""
+def places(setup: Setup) -> dict[str, str]:
+    """Where each part of a run is computed: part -> place."""
+    c, learner = setup.config, setup.learner_class
+    own_device = getattr(getattr(c, c.learner), "device", c.network.device)
+    games, networks, evaluations = "processor", "processor", "processor"
+    if own_device == "cuda":
+        networks, evaluations = "GPU, by PyTorch", "processor, their networks on the GPU"
+    if c.device == "cuda":
+        games, networks = "GPU", "GPU, by PyTorch"
+        networks += ", bfloat16" if c.network.kind == "transformer" else ""
+        if learner.in_kernels(c, setup.spec):
+            networks, evaluations = "GPU, by compiled kernels, bfloat16", "GPU, float32"
+    return {"training games": games, "networks in training": networks, "evaluations": evaluations}
+
+
+def placed(world: Any, config: Any, game: Any) -> Any:
+    """The same games where a run with these settings trains."""
+    if config.device == "cpu":
+        return world
     from rematch.worlds.cuda_world import CudaWorld
 
-    check_device(setup)
-    return CudaWorld(world, setup.game.cuda)
+    return CudaWorld(world, game.cuda)
 
 
 def gpu_matches(setup: Setup) -> Any:
@@ -74,12 +96,11 @@ def gpu_matches(setup: Setup) -> Any:
     return matches_on_gpu(setup.game, setup.config.world)
 
 
-def gpu_collector(setup: Setup) -> Any:
-    """The collector of games on the GPU."""
-    from rematch.agents.networks.cuda_acting import CudaRoleActing
+def collector_of(world: Any, seating: Seating, config: Any, seed: int) -> Any:
+    """The collector of games that are placed where these settings say."""
+    if config.device == "cpu":
+        return ThreadCollector(world, seating, config.steps, config.threads, seed)
     from rematch.rollout.cuda_collector import CudaCollector
 
-    config = setup.config
-    collector = CudaCollector(setup.world, setup.seating, config.steps, config.seed, CudaRoleActing)
-    collector.before_step = setup.check_stop
-    return collector
+    make_acting = learner_class(config).gpu_acting(config, world.spec)
+    return CudaCollector(world, seating, config.steps, seed, make_acting)

@@ -40,6 +40,7 @@ from rematch.core.world import World
 from rematch.curriculum.levels import LevelProgress, restart_on
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.seating import RoleSeating
+from rematch.training.device import collector_of, placed
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 
@@ -160,11 +161,11 @@ class Response:
     ) -> None:
         self.config, self.role, self.seed = config, role, seed
         self.course = course or Course()
-        self.world = frozen.make(config.games, 0, seed)
+        self.world = placed(frozen.make(config.games, 0, seed), config, frozen.game)
         spec = self.world.spec
         self.policy = Policy(spec.roles[role], config.network, f"{role} (response)")
         self.policy.initialise(seed)
-        self.learner = Ppo(self.policy, config.ppo, seed, config.threads)
+        self.learner = self._new_learner()
         self.seating: dict[str, RoleSeating] = {}
         self.slot: dict[str, int] = {}  # role -> slot of its frozen player
         for name, player in frozen.players.items():
@@ -179,7 +180,11 @@ class Response:
                 self.slot[name] = seating.seat_player(player)
         self.bot_slots = [{name: self.seating[name].seat_player(bot) for name, bot in by_role.items()}
                           for by_role in self.course.bots]
-        self.collector = ThreadCollector(self.world, self.seating, config.steps, config.threads, seed)
+        self.collector = collector_of(self.world, self.seating, config, seed)
+
+    def _new_learner(self) -> Ppo:
+        make = Ppo.on_device(self.config, self.world.spec)
+        return make(self.policy, self.config.ppo, self.seed, self.config.threads)
 
     def seat(self, iteration: int, course: float = 1.0) -> None:
         """Seat the response: in all seats of its role, or in a random one if the world has one role.
@@ -198,7 +203,7 @@ class Response:
             uniforms = rng.units(self.seed, rng.SEATING, world.games, iteration)
             world.next.slot[np.arange(world.games), (uniforms * spec.seats).astype(int)] = 0
         if iteration == 0:
-            world.slot[:] = world.next.slot  # no game has started yet
+            self.collector.seat_running_games(world.next.slot)  # no game has started yet
 
     def _course_slots(self, role: str, iteration: int, course: float) -> NDArray[np.int64]:
         """[N] slots of a role's players: the policy that is due, any earlier one, or a scripted player."""
@@ -251,7 +256,7 @@ class Response:
         self.stagger(0.0 if start == FRESH else 1.0)
         for number, last in enumerate(round_ends(total)):
             untrained = start == FRESH and number == 0
-            self.learner = Ppo(self.policy, self.config.ppo, self.seed, self.config.threads)
+            self.learner = self._new_learner()
             before, first = checkpoints.score, iteration
             for iteration in range(first, last):
                 done = iteration - first

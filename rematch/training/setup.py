@@ -24,7 +24,7 @@ from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.rollout_queue import RolloutQueue
 from rematch.rollout.seating import RoleSeating, Seating
-from rematch.training.device import gpu_collector, on_gpu
+from rematch.training.device import check_device, collector_of, placed
 from rematch.training.run_log import RunLog
 from rematch.worlds import registry
 from rematch.worlds.game import Game
@@ -68,7 +68,8 @@ class RunSetup:
         world = self.make_world(self.config.games, 0, self.config.seed)
         if self.place is not None:
             return self.place.world(world)
-        return world if self.config.device == "cpu" else on_gpu(world, self)
+        check_device(self)
+        return placed(world, self.config, self.game)
 
     @property
     def learners(self) -> Mapping[str, Learner]:
@@ -122,10 +123,9 @@ class RunSetup:
         config = self.config
         if self.place is not None:
             self.collector = self.place.collector(self)
-        elif config.device == "cpu":
-            self.collector = self.make_collector(self.world, self.seating, config.steps, config.seed)
         else:
-            self.collector = gpu_collector(self)
+            self.collector = collector_of(self.world, self.seating, untracked(config), config.seed)
+            self.collector.before_step = self.check_stop
         if config.lag:
             self.collector.set_lag(config.lag)
         self.queue = RolloutQueue(self.collector, self.world, self.seating, self.built)

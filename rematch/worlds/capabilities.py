@@ -123,6 +123,7 @@ class Cuda:
     """(world) -> nothing: computes what no kernel writes, after the games were copied from the GPU."""
     counters: tuple[str, ...] = ()  # members of `Game` whose sums `World.counters` gives
     failures: Mapping[int, str] = field(default_factory=dict)  # kind of a failure -> what it means
+    one_seat_acts: bool = False  # whether at most one seat of a game acts in a step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -250,6 +250,12 @@ class CudaWorld:
         self.twin.restart()
         self.push()
 
+    def seat_running_games(self, slots: Ints) -> None:
+        """Let the players of these slots [N, seats] play the running games."""
+        self.pull()
+        self.twin.slot[:] = slots
+        self.push()
+
     def set_stage(self, rows: Ints, values: Floats) -> None:
         """Start values of the next episodes of these games."""
         self.twin.set_stage(rows, values)

@@ -42,6 +42,18 @@ def bots(name: str, *names: str) -> list[Player]:
     return [module.bot(bot, spec.role_of(seat).name) for seat, bot in enumerate(names)]
 
 
+def test_network_on_the_gpu_plays_all_games_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    scoreboard = board("matching", threads=3)
+    players = [policy(role) for role in scoreboard.spec.roles.values()]
+    seen: list[int] = []
+    monkeypatch.setattr("rematch.evaluation.match.play", lambda world, **rest: seen.append(world.games))
+    monkeypatch.setattr("rematch.evaluation.match.joined", lambda played: played)
+    for on_gpu in (False, True):
+        monkeypatch.setattr(type(players[0]), "on_gpu", on_gpu)
+        scoreboard.match(players, 30, 5)
+    assert seen == [10, 10, 10, 30]
+
+
 def test_play_counts_every_copy_once() -> None:
     """The first game of every copy, and only that: replayed one copy at a time."""
     module, players = toys.sticks, bots("sticks", "careful", "random", "random")

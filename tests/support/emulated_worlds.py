@@ -62,7 +62,8 @@ def call_all(calls: Sequence[Callable[[], None]]) -> None:
 
 @pytest.fixture
 def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors "on the GPU" lie in the memory of the CPU."""
+    """Tensors "on the GPU" lie in the memory of the CPU; one thread adds gradients in a fixed order."""
+    torch.set_num_threads(1)
     monkeypatch.setattr(cuda, "pinned", lambda tensor: tensor.clone())
     monkeypatch.setattr(cuda, "wait_for_stream", lambda: None)
     for module in (cuda_world, cuda_rollout, cuda_collector, cuda_play):
@@ -70,3 +71,4 @@ def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_world, "Program", EmulatedProgram)
     monkeypatch.setattr(cuda, "record_graph", Replayed)
     monkeypatch.setattr(cuda, "side_by_side", call_all)
+    monkeypatch.setattr(cuda, "no_gpu", lambda: "")

@@ -10,8 +10,9 @@ import pytest
 
 from rematch.sweeps import gpu_runs
 from rematch.sweeps.gpu_runs import GpuChildren
-from rematch.sweeps.plan import Plan, _children, make_plan
+from rematch.sweeps.plan import Plan, make_plan
 from rematch.sweeps.processes import Children, Task
+from rematch.sweeps.run_place import RunPlace
 from rematch.training import device
 from rematch.training.recipes import configure
 
@@ -74,5 +75,5 @@ def test_seeds_train_together_only_on_a_gpu(
     monkeypatch.setattr(device, "needs_cpu", lambda setup: "")
     plan: Plan = make_plan(tmp_path / "sweep", "pursuit", (0, 1), {},
                            lambda flags: configure("pursuit", flags=flags, changes=changes))  # fmt: skip
-    children = _children(plan, (1, 0, ""), print, plan.tasks())
+    children = RunPlace().children(plan.configs, plan.tasks(), (1, 0, ""), print)
     assert type(children) is kind

@@ -9,11 +9,16 @@ import torch
 
 from rematch import api
 from rematch.agents.build import build_agents
+from rematch.agents.learners.cuda_ppo import CudaPpo
+from rematch.agents.learners.ppo import Ppo
+from rematch.agents.learners.torch_ppo import TorchPpo
+from rematch.agents.networks.cuda_acting import CudaRoleActing
+from rematch.agents.networks.torch_acting import TorchRoleActing
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.system import cuda
 from rematch.training.config import components_of, section
-from rematch.training.device import chosen_device, settings_need_cpu
+from rematch.training.device import chosen_device, places, settings_need_cpu
 from rematch.training.fingerprint import fingerprint
 from rematch.training.setup import RunSetup
 from rematch.training.trained_run import with_available_device
@@ -46,13 +51,30 @@ def test_auto_is_the_processor_where_there_is_no_gpu() -> None:
     assert api.configure("pursuit", changes={"device": "auto"}).device == "cpu"
 
 
+@pytest.mark.parametrize(("recipe", "changes", "learner"), [
+    ("pursuit", {}, CudaPpo),
+    ("pursuit", {"network.hidden": [64, 64, 64]}, TorchPpo),
+    ("pursuit", {"ppo.gradient": "torch"}, TorchPpo),
+    ("pursuit", {"world.full_obs": False}, TorchPpo),
+    ("pursuit", {"world.full_obs": False, "network.encoder": "lstm"}, TorchPpo),
+    ("lattice", {}, TorchPpo),
+    ("lattice", {"network.table": True, "network.shared": False, "network.hidden": [64]}, TorchPpo),
+    ("beasty", {}, TorchPpo),
+    ("iter600_to_1000", {}, TorchPpo),
+])  # fmt: skip
+def test_every_network_can_train_on_a_gpu(recipe: str, changes: dict[str, Any], learner: type[Ppo]) -> None:
+    setup = RunSetup(api.configure(recipe, changes=changes))
+    assert settings_need_cpu(setup) == ""
+    config = settings.replace(setup.config, {"device": "cuda"})
+    assert Ppo.on_device(config, setup.spec) is learner
+    acting = CudaRoleActing if learner is CudaPpo else TorchRoleActing
+    assert Ppo.gpu_acting(config, setup.spec) is acting
+
+
 @pytest.mark.parametrize(("recipe", "changes", "reason"), [
     ("tiny", {}, "gameboy has no CUDA rules"),
-    ("lattice", {}, "pursuer observes categorical columns"),
-    ("beasty", {"network.hidden": [128, 128]}, "policy and value have separate layers"),
-    ("pursuit", {"network.hidden": [64, 64, 64]}, "expected two layers"),
-    ("pursuit", {"ppo.gradient": "torch"}, "ppo.gradient is torch"),
-    ("pursuit", {"world.full_obs": False}, "bytes of shared memory"),
+    ("pursuit", {"world.full_obs": False, "network.critic": "centralized"},
+     "the CUDA rules of pursuit do not write other, which the critic reads"),
     ("pursuit", {"schedule.kind": "alternating", "schedule.warmup_steps": 131072}, "schedule.warmup_steps"),
 ])  # fmt: skip
 def test_settings_that_need_the_cpu_are_named(recipe: str, changes: dict[str, Any], reason: str) -> None:
@@ -61,6 +83,26 @@ def test_settings_that_need_the_cpu_are_named(recipe: str, changes: dict[str, An
     assert chosen_device(RunSetup(api.configure(recipe, changes=changes | {"device": "auto"}))) == "cpu"
     with pytest.raises(ConfigError, match="device = cuda"):
         check_all(changes | {"device": "cuda"}, recipe)
+
+
+def test_penalty_of_ewc_needs_the_cpu() -> None:
+    config = settings.replace(api.configure("pursuit"), {"ewc.weight": 1.0})
+    assert "ewc.weight is not 0" in settings_need_cpu(RunSetup(config))
+
+
+def test_places_name_the_device_of_each_part() -> None:
+    def places_of(recipe: str, changes: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(places(RunSetup(settings.replace(api.configure(recipe), changes))).values())
+
+    cpu, gpu = "processor", "GPU"
+    assert places_of("pursuit", {}) == (cpu, cpu, cpu)
+    assert places_of("pursuit", {"device": "cuda"}) == (gpu, "GPU, by compiled kernels", cpu)
+    assert places_of("lattice", {"device": "cuda"}) == (gpu, "GPU, by PyTorch", cpu)
+    both = {"device": "cuda", "network.device": "cuda"}
+    evaluation = "processor, their networks on the GPU"
+    assert places_of("iter600_to_1000", both) == (gpu, "GPU, by PyTorch, bfloat16", evaluation)
+    assert places_of("iter600_to_1000", {"network.device": "cuda"})[:2] == (cpu, "GPU, by PyTorch")
+    assert places_of("tiny", {"dqn.device": "cuda"})[1] == "GPU, by PyTorch"
 
 
 def test_sensors_with_few_columns_can_train_on_a_gpu() -> None:

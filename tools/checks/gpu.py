@@ -1,7 +1,8 @@
 """Repeats every figure about the GPU: equal games, speed of worlds, gradients, speed of training, learning.
 
     python tools/checks/gpu.py [CHECK ...] [--json FILE]
-    checks: same world gradient speed seeds alone profile train strength band kills sweep sweep_kills
+    checks: same world gradient speed networks seeds alone profile train learn strength band kills sweep
+            sweep_kills
 
 Each check prints its lines and appends a record with the commit and the card to the file; the exit code is 1
 where one of them fails. Continuous integration has no GPU: there the kernels run in an emulation
@@ -15,6 +16,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -274,21 +276,63 @@ def _timed(run: Trainer, iterations: int) -> Record:
     }
 
 
+NETWORKS: dict[str, tuple[str, Record]] = {  # networks that torch computes
+    "lattice": ("lattice", {}),
+    "beasty": ("beasty", {}),
+    "documents' Beasty Bar": ("iter600_to_1000", {"exploiters.every": 0}),
+}
+
+
+def networks() -> Record:
+    """Seconds of whole iterations with networks that torch computes, as their recipes have them."""
+    import torch
+
+    record: Record = {}
+    for name, (recipe, changes) in NETWORKS.items():
+        run = Trainer(api.configure(recipe, changes={"device": "cuda"} | changes))
+        run.start()
+        for _ in range(4):
+            iterate(run)
+        record[name] = _timed(run, 8)
+        del run
+        torch.cuda.empty_cache()
+    return record
+
+
+def learn() -> Record:
+    """The recipe `lattice` on the GPU, three seeds: exact NashConv after each evaluation."""
+    record: Record = {}
+    for seed in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            started, run = time.time(), Path(folder) / "run"
+            api.train("lattice", {"device": "cuda", "seed": seed}, run)
+            rows = json.loads((run / "history.json").read_text())
+            record[f"seed {seed}"] = {
+                "nash_conv": [row["exact"]["nash_conv"] for row in rows],
+                "seconds": time.time() - started,
+            }
+            print(f"seed {seed}: {record[f'seed {seed}']}", flush=True)
+    return record
+
+
 def kills() -> Record:
     """Runs on the GPU, killed and resumed: their files must equal those of an uninterrupted run."""
-    command = [sys.executable, str(ROOT / "tools/checks/kill_runs.py"), "--device", "cuda", "--kills", "20"]
-    result = subprocess.run(command, capture_output=True, text=True)
-    lines = (result.stdout + result.stderr).splitlines()
-    if result.returncode:
-        raise SystemExit("\n".join(lines[-20:]))
-    return {"kills": 20, "last_lines": lines[-3:]}
+    record: Record = {"kills": 20}
+    for subject in ("kernels", "categories", "transformer"):
+        command = [sys.executable, str(ROOT / "tools/checks/kill_runs.py"), "--subject", subject]
+        result = subprocess.run([*command, "--kills", "20"], capture_output=True, text=True)
+        lines = (result.stdout + result.stderr).splitlines()
+        if result.returncode:
+            raise SystemExit("\n".join([subject, *lines[-20:]]))
+        record[subject] = lines[-3:]
+    return record
 
 
 CHECKS: dict[str, Callable[[], Record]] = {
-    "same": same, "world": world, "gradient": gradient, "speed": speed, "seeds": gpu_runs.seeds,
-    "alone": gpu_runs.alone, "profile": gpu_runs.profile, "train": gpu_runs.train,
-    "strength": gpu_runs.strength, "band": gpu_runs.band, "kills": kills, "sweep": gpu_runs.sweep,
-    "sweep_kills": gpu_runs.sweep_kills,
+    "same": same, "world": world, "gradient": gradient, "speed": speed, "networks": networks,
+    "seeds": gpu_runs.seeds, "alone": gpu_runs.alone, "profile": gpu_runs.profile, "train": gpu_runs.train,
+    "learn": learn, "strength": gpu_runs.strength, "band": gpu_runs.band, "kills": kills,
+    "sweep": gpu_runs.sweep, "sweep_kills": gpu_runs.sweep_kills,
 }  # fmt: skip
 
 

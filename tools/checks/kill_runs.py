@@ -1,6 +1,6 @@
 """The long kill test: ends training processes with SIGKILL at random moments and compares the final files.
 
-    python tools/checks/kill_runs.py --kills 200 [--lag 1] [--device cuda]
+    python tools/checks/kill_runs.py --kills 200 [--lag 1] [--subject kernels]
 
 A tiny run is trained without interruption. Then runs with the same settings are started, killed many times,
 at random moments and during saves, and resumed until they are complete. Every file of them must equal that of
@@ -60,9 +60,26 @@ TINY = {
     "rnd.hidden": 16,
 }
 # On the GPU: a network that its kernels compute, and no reward term, which reads columns on the host.
-ON_GPU = {key: value for key, value in TINY.items() if not key.startswith("rnd.")}
-ON_GPU |= {"device": "cuda", "games": 512, "total_steps": ITERATIONS * 512 * 8, "network.hidden": "64,64",
-           "ppo.minibatch_size": 512, "rollback.every": 4096, "rollback.cooldown": 16384}  # fmt: skip
+KERNELS = {key: value for key, value in TINY.items() if not key.startswith("rnd.")}
+KERNELS |= {"device": "cuda", "games": 512, "total_steps": ITERATIONS * 512 * 8, "network.hidden": "64,64",
+            "ppo.minibatch_size": 512, "rollback.every": 4096, "rollback.cooldown": 16384}  # fmt: skip
+# On the GPU by torch: categories, the magnet, past policies in slots.
+CATEGORIES = {
+    "device": "cuda", "games": 256, "steps": 8, "total_steps": ITERATIONS * 256 * 8, "save_every": 1,
+    "ppo.minibatch_size": 512, "ppo.average_fraction": 0.5, "league.opponent_share": 0.6,
+    "league.snapshot_every": 2, "league.size": 3, "league.slots": 2, "league.rotate": 2,
+    "evaluation.every": 10, "evaluation.games": 4,
+}  # fmt: skip
+# On the GPU by torch: attention in bfloat16, dropout, a temperature, bots, exploiters.
+TRANSFORMER = {
+    "device": "cuda", "network.device": "cuda", "games": 256, "total_steps": ITERATIONS * 256 * 24,
+    "start_iteration": 0, "save_every": 1, "ppo.minibatch_size": 1024, "network.layers": 2,
+    "league.snapshot_every": 2, "league.size": 3, "league.slots": 2, "league.rotate": 2,
+    "exploiters.every": 16, "exploiters.steps": 256 * 24 * 2, "evaluation.every": 10, "evaluation.games": 4,
+    "evaluation.opponents": "random,heuristic",
+}  # fmt: skip
+SUBJECTS = {"cpu": ("pursuit", TINY), "kernels": ("pursuit", KERNELS), "categories": ("lattice", CATEGORIES),
+            "transformer": ("iter600_to_1000", TRANSFORMER)}  # fmt: skip
 
 
 def flags(settings: Mapping[str, object]) -> list[str]:
@@ -70,7 +87,7 @@ def flags(settings: Mapping[str, object]) -> list[str]:
     return [word for key, value in settings.items() for word in (f"--{key}", str(value))]
 
 
-FLAGS = flags(TINY)
+RECIPE_AND_FLAGS = ["pursuit", *flags(TINY)]
 KILLS_PER_RUN = 8  # kills before a run is trained to its end
 
 
@@ -91,7 +108,7 @@ def start_or_resume(folder: Path, *options: str) -> subprocess.Popen[str]:
     """Starts the run, or resumes it if its settings file exists."""
     if (folder / "config.yaml").exists():
         return command("resume", str(folder), *options)
-    return command("train", "pursuit", *FLAGS, "--name", str(folder), *options)
+    return command("train", *RECIPE_AND_FLAGS, "--name", str(folder), *options)
 
 
 def finish(folder: Path) -> str:
@@ -175,12 +192,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="number of processes to kill")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random moments")
     parser.add_argument("--lag", type=int, default=0, help="the setting `lag` of the runs")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the runs train")
+    parser.add_argument("--subject", choices=SUBJECTS, default="cpu", help="what trains, and where")
     parser.add_argument("--folder", type=Path, help="folder for the runs (default: a temporary folder)")
     options = parser.parse_args()
-    if options.device == "cuda":
-        FLAGS[:] = flags(ON_GPU)
-    FLAGS.extend(["--lag", str(options.lag)])
+    recipe, settings = SUBJECTS[options.subject]
+    RECIPE_AND_FLAGS[:] = [recipe, *flags(settings), "--lag", str(options.lag)]
     with tempfile.TemporaryDirectory(prefix="rematch-kill-") as temporary:
         folder = options.folder or Path(temporary)
         started = time.monotonic()

@@ -1,7 +1,7 @@
 """Proximal policy optimization (Schulman et al. 2017).
 
-`learn` is the algorithm. `loss` is its objective in torch, one line per term. The default gradient comes from
-agents/networks/fused.h, which computes the same in one pass over memory; tests compare it with `loss`.
+`learn` is the algorithm. ppo_loss.py is its objective in torch, one line per term. The default gradient comes
+from agents/networks/fused.h, which computes the same in one pass over memory; tests compare it with the loss.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
 from rematch.agents.learners.adam import Adam
 from rematch.agents.networks import fused
-from rematch.agents.networks.layout import HEAD, opponent_columns, weight_views
+from rematch.agents.networks.layout import HEAD, weight_views
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import ANNEALING_SHAPES, anneal
@@ -30,8 +30,6 @@ from rematch.core.spec import Spec
 from rematch.rollout.rollout_buffer import RolloutBuffer
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from rematch.core.run_config import Config as RunConfig
 
 Batch = dict[str, NDArray[Any]]
@@ -93,52 +91,6 @@ class PpoConfig:
     )  # fmt: skip
 
 
-def loss(
-    policy: Policy, config: PpoConfig, flat: Tensor, rows: Batch, entropy_weight: float,
-    temperature: float = 1.0,
-) -> tuple[Tensor, dict[str, Tensor]]:  # fmt: skip
-    """The objective of one minibatch for weights `flat` [P], and the logged means."""
-    import torch
-
-    from rematch.agents.networks import mlp
-
-    b = {name: torch.from_numpy(array).to(flat.device) for name, array in rows.items()}
-    dropout_key = int(b["dropout"]) if "dropout" in b else None
-    output = mlp.forward(flat, policy.role, policy.config, b["obs"], b.get("mask"),
-                         privileged=b.get("privileged"), dropout_key=dropout_key)
-    distribution, value = output.distribution, output.value
-    assert value is not None
-    if temperature != 1.0:  # training games are played at this temperature: the ratio must be as well
-        distribution = mlp.Distribution(distribution.heads / temperature, distribution.log_std)
-    log_ratio = distribution.log_prob(b["action"]) - b["logp"]
-    ratio = log_ratio.exp()
-    # eq. 7: the smaller of the plain and the clipped surrogate
-    plain = ratio * b["advantage"]
-    clipped = ratio.clamp(1 - config.clip, 1 + config.clip) * b["advantage"]
-    policy_loss = -torch.minimum(plain, clipped).mean()
-    error = (value - b["target"]) ** 2
-    if config.value_clip > 0:
-        clipped_value = b["value"] + (value - b["value"]).clamp(-config.value_clip, config.value_clip)
-        error = torch.maximum(error, (clipped_value - b["target"]) ** 2)
-    value_loss = error.mean()
-    entropy = distribution.entropy().mean()
-    total = policy_loss + config.value_weight * value_loss - entropy_weight * entropy
-    magnet_kl = torch.zeros((), device=flat.device)
-    if "magnet" in b:
-        magnet = mlp.Distribution(mlp.masked(b["magnet"], b.get("mask")), b.get("magnet_log_std"))
-        magnet_kl = distribution.kl(magnet).mean()
-        total = total + config.magnet_weight * magnet_kl
-    means = {
-        "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "magnet_kl": magnet_kl,
-        "kl": (ratio - 1 - log_ratio).mean(),
-        "clip_fraction": ((ratio - 1).abs() > config.clip).float().mean(),
-    }  # fmt: skip
-    if output.belief is not None:  # bimdn learns the opponent's position
-        means["belief_nll"] = output.belief.nll(b["privileged"][:, opponent_columns(policy.role)]).mean()
-        total = total + policy.config.belief_weight * means["belief_nll"]
-    return total, means
-
-
 class Ppo(Learner):
     """The learner of one role. Its state: weights, Adam's two moments, the magnet, optionally a mean."""
 
@@ -198,7 +150,7 @@ class Ppo(Learner):
         cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
     ) -> AgentSet:
         learners: dict[str, Learner] = {}
-        kind = cls.on_device(config)
+        kind = cls.on_device(config, spec)
         for r, (name, role) in enumerate(spec.roles.items()):
             policy = kind.policy_class(role, config.network, f"{name} (learnt)")
             policy.initialise(config.seed << 8 | r)
@@ -209,30 +161,42 @@ class Ppo(Learner):
 
     @classmethod
     def needs_cpu(cls, config: RunConfig, spec: Spec) -> str:
+        return "ewc.weight is not 0, and its penalty is computed on the CPU" if config.ewc.weight else ""
+
+    @classmethod
+    def in_kernels(cls, config: RunConfig, spec: Spec) -> bool:
         from rematch.agents.networks.cuda_network import cannot_compute
 
         c = config.ppo
-        if {c.temperature, c.temperature_final} != {1.0}:
-            return "ppo.temperature is not 1"
-        if c.gradient != "native":
-            return f"ppo.gradient is {c.gradient}"
-        if config.ewc.weight:
-            return "ewc.weight is not 0, and its penalty is computed on the CPU"
-        reasons = [cannot_compute(role, config.network) for role in spec.roles.values()]
-        return next((reason for reason in reasons if reason), "")
+        plain = c.gradient == "native" and {c.temperature, c.temperature_final} == {1.0}
+        return plain and not any(cannot_compute(role, config.network) for role in spec.roles.values())
 
     @classmethod
     def join(cls, learners: Iterable[Learner]) -> None:
         """These learners learn at the same time: on the GPU in one launch."""
 
     @classmethod
-    def on_device(cls, config: RunConfig) -> type[Ppo]:
+    def on_device(cls, config: RunConfig, spec: Spec) -> type[Ppo]:
         """The class of the learners: of the CPU, or of the GPU."""
         if config.device == "cpu":
             return cls
-        from rematch.agents.learners.cuda_ppo import CudaPpo
+        if cls.in_kernels(config, spec):
+            from rematch.agents.learners.cuda_ppo import CudaPpo
 
-        return CudaPpo
+            return CudaPpo
+        from rematch.agents.learners.torch_ppo import TorchPpo
+
+        return TorchPpo
+
+    @classmethod
+    def gpu_acting(cls, config: RunConfig, spec: Spec) -> Any:
+        if cls.in_kernels(config, spec):
+            from rematch.agents.networks.cuda_acting import CudaRoleActing
+
+            return CudaRoleActing
+        from rematch.agents.networks.torch_acting import TorchRoleActing
+
+        return TorchRoleActing
 
     def load_weights(self, policy: Policy) -> None:
         self.policy.set(policy.weights)
@@ -412,6 +376,8 @@ class Ppo(Learner):
     ) -> tuple[Floats, dict[str, float]]:
         """`gradient` by torch: chunks of rows, one thread each, added in order, as in fused.h."""
         import torch
+
+        from rematch.agents.learners.ppo_loss import loss
 
         device = self.policy.config.device
 

@@ -37,7 +37,8 @@ class NetworkConfig:
         low=1, high=4096, needs="kind=transformer",
     )  # fmt: skip
     device: str = knob(
-        "cpu", "device of the transformer; cpu: the processor; cuda: the NVIDIA GPU", choices=("cpu", "cuda"),
+        "cpu", "device of the transformer in games on the processor: evaluations, and training without "
+        "device cuda; cpu: the processor; cuda: the NVIDIA GPU", choices=("cpu", "cuda"),
         needs="kind=transformer",
     )  # fmt: skip
     hidden: tuple[int, ...] = knob(

@@ -40,6 +40,8 @@ class Belief:
 
 def lstm_outputs(w: Weights, directions: tuple[str, ...], history: Tensor) -> Tensor:
     """[n, H * directions] the last output of each direction; as torch.nn.LSTM, with one bias."""
+    if history.device.type != "cpu":  # cuDNN's LSTM cannot have other weights in every tile
+        return torch.cat([lstm_steps(w, direction, history) for direction in directions], -1)
     recurrent = w[f"encoder.{directions[0]}.state.weight"]
     start = history.new_zeros(len(directions), history.shape[0], recurrent.shape[1])
     params = []
@@ -50,6 +52,19 @@ def lstm_outputs(w: Weights, directions: tuple[str, ...], history: Tensor) -> Te
     bidirectional = len(directions) == 2
     _, last, _ = torch.lstm(history, (start, start), params, True, 1, 0.0, False, bidirectional, True)
     return torch.cat(last.unbind(0), -1)
+
+
+def lstm_steps(w: Weights, direction: str, history: Tensor) -> Tensor:
+    """[n, H] as `lstm_outputs` for one direction, step by step."""
+    inputs = linear(history, w[f"encoder.{direction}.input.weight"], w[f"encoder.{direction}.bias"])
+    state = w[f"encoder.{direction}.state.weight"]
+    output = cell = history.new_zeros(history.shape[0], state.shape[1])
+    steps = inputs.unbind(1) if direction == "forward" else inputs.unbind(1)[::-1]
+    for step in steps:
+        i, f, g, o = (step + linear(output, state)).chunk(4, -1)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        output = o.sigmoid() * cell.tanh()
+    return output
 
 
 def encode(w: Weights, encoder: str, history: Tensor) -> tuple[Tensor, Belief | None]:

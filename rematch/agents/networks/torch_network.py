@@ -2,7 +2,7 @@
 
 Rows are computed in blocks of one size, on one thread, so that the output of a row depends on that row alone,
 not on the other rows or on the number of threads. Actions are sampled by agents/networks/fused_act.h with the
-same random keys. The gradient is that of `learners.ppo.loss` by autograd.
+same random keys. The gradient is that of `learners.ppo_loss` by autograd.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
 
-BLOCK, GPU_BLOCK = 64, 4096  # rows
+BLOCK, GPU_BLOCK = 64, 1024  # rows
 
 
 class TorchNetwork:

@@ -12,6 +12,7 @@ as with every other network. A module must not have state or draw random numbers
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def initialise(weights: dict[str, Floats], role: Role, config: NetworkConfig, se
             view[:] = initial[name.removeprefix(PREFIX)].detach().numpy().astype(np.float32)
 
 
-def forward(weights: dict[str, Tensor], role: Role, config: NetworkConfig, obs: Tensor,
+def forward(weights: Mapping[str, Tensor], role: Role, config: NetworkConfig, obs: Tensor,
             mask: Tensor | None) -> NetworkOutput:
     """The output of the module for observations [n, F]; weights: name -> view of the flat vector."""
     from torch.func import functional_call

@@ -6,12 +6,13 @@ sources, options, compiler and card. Imports torch and cuda-core only where a GP
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -130,11 +131,26 @@ def pinned(tensor: Tensor) -> Tensor:
 _recording = threading.Lock()
 
 
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def record_graph(play: Callable[[], None], stream: Any = None) -> Any:
-    """A CUDA graph of what this function launches; it is recorded on `stream`, by one thread at a time."""
+    """A CUDA graph of what this function launches; it is recorded on `stream`, by one thread at a time.
+
+    Graphs that nothing refers to any more are freed before: a graph must not be freed during a recording.
+    """
     import torch
 
-    with _recording:
+    with _recording, _without_garbage_collection():
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         stream = stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]

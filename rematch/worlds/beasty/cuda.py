@@ -38,5 +38,6 @@ CUDA = Cuda(
     batch=_batch,
     bot_number=_bot_number,
     arrays={"states": lambda world: world.states},
+    one_seat_acts=True,
     failures={16: "the action of the player to move is not legal"},
 )

@@ -10,7 +10,8 @@ import pytest
 import torch
 from support.networks import Batch, minibatch, policy, role
 
-from rematch.agents.learners.ppo import PpoConfig, loss
+from rematch.agents.learners.ppo import PpoConfig
+from rematch.agents.learners.ppo_loss import loss
 from rematch.agents.networks import fused, mlp
 from rematch.agents.policy import Policy
 
@@ -27,10 +28,8 @@ def doubles(batch: Batch) -> Batch:
     return {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in batch.items()}
 
 
-def reference(
-    made: Policy, obs: Any, mask: Any = None, privileged: Any = None
-) -> tuple[mlp.Distribution, Any]:
-    """The readable network in float64."""
+def reference(made: Policy, obs: Any, mask: Any = None, privileged: Any = None) -> tuple[Any, Any]:
+    """The distribution and values of the readable network in float64."""
     flat = torch.from_numpy(made.weights.astype(np.float64))
     mask = None if mask is None else torch.from_numpy(mask)
     privileged = None if privileged is None else torch.from_numpy(privileged.astype(np.float64))

@@ -44,6 +44,8 @@ def test_lstm_outputs_equal_torch(directions: tuple[str, ...]) -> None:
     out, _ = reference(history())
     last = torch.cat([out[:, -1, :WIDTH], out[:, 0, WIDTH:]], -1)  # each direction after its last step
     assert torch.allclose(history_encoders.lstm_outputs(w, directions, history()), last, atol=1e-12)
+    steps = [history_encoders.lstm_steps(w, direction, history()) for direction in directions]
+    assert torch.allclose(torch.cat(steps, -1), last, atol=1e-12)
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "bimdn"])

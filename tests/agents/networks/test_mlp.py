@@ -110,3 +110,19 @@ def test_gaussian_equals_torch() -> None:
     assert torch.allclose(
         ours.kl(mlp.Distribution(other, log_other)), distributions.kl_divergence(torch_distribution, expected)
     )
+
+
+def test_small_table_has_the_gradient_of_indexing() -> None:
+    torch.manual_seed(0)
+    table, index = torch.randn(9, 5, dtype=torch.float64, requires_grad=True), torch.randint(0, 9, (30, 3))
+    rows = mlp.SmallTable.apply(table, index)  # type: ignore[no-untyped-call]
+    assert torch.equal(rows, table[index])
+    gradients = [torch.autograd.grad((out**3).sum(), table)[0] for out in (rows, table[index])]
+    assert torch.allclose(*gradients, atol=1e-12)
+
+
+def test_constants_of_another_device_are_made_once() -> None:
+    meta = torch.device("meta")
+    assert mlp.constant([3, 1], meta) is mlp.constant((3, 1), meta)
+    assert mlp.constant([3, 1], torch.device("cpu")).tolist() == [3, 1]
+    assert mlp.constant([], meta).dtype == torch.int64

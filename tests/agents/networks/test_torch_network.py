@@ -15,7 +15,8 @@ from support.trainers import advance, first_difference
 
 from rematch import api, evaluate, exploit
 from rematch.agents.learners import ppo
-from rematch.agents.learners.ppo import Ppo, PpoConfig, loss
+from rematch.agents.learners.ppo import Ppo, PpoConfig
+from rematch.agents.learners.ppo_loss import loss
 from rematch.agents.networks import fused, mlp
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import weight_views

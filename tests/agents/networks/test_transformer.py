@@ -12,7 +12,7 @@ from support.networks import minibatch, policy, role
 
 from rematch import api
 from rematch.agents.learners.ppo import Ppo, PpoConfig
-from rematch.agents.networks import mlp
+from rematch.agents.networks import mlp, transformer
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import layout
 from rematch.agents.policy import Policy
@@ -128,3 +128,24 @@ def test_unsupported_settings_are_refused(flags: list[str], line: str) -> None:
 def test_missing_gpu_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match=r"cuda: torch finds no CUDA device; expected --network.device cpu"):
         policy(role(), **SMALL, device="cuda")
+
+
+@pytest.mark.parametrize("n", [1, 5, 12, 16])
+@pytest.mark.parametrize("tokens", [1, 3, 7, 40])
+def test_attention_of_groups_is_that_of_rows(n: int, tokens: int) -> None:
+    torch.manual_seed(n)
+    qkv = torch.randn(n, tokens, 3, 2, 4, dtype=torch.float64, requires_grad=True)
+    query, key, value = qkv.permute(2, 0, 3, 1, 4)
+    rows = torch.nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
+    groups = transformer.grouped_attention(qkv)
+    assert torch.allclose(groups, rows, atol=1e-12)
+    gradients = [torch.autograd.grad((out**2).sum(), qkv, retain_graph=True)[0] for out in (groups, rows)]
+    assert torch.allclose(*gradients, atol=1e-12)
+
+
+def test_attention_in_tiles_is_that_of_each_tile() -> None:
+    torch.manual_seed(0)
+    qkv = torch.randn(8, 3, 7, 3, 2, 4)  # the second dimension counts the tiles
+    tiles = torch.vmap(transformer.tiled_attention, 1)(qkv)
+    for tile, attended in enumerate(tiles):
+        assert torch.allclose(attended, transformer.grouped_attention(qkv[:, tile]), atol=1e-6)

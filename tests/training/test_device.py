@@ -96,7 +96,8 @@ def test_places_name_the_device_of_each_part() -> None:
 
     cpu, gpu = "processor", "GPU"
     assert places_of("pursuit", {}) == (cpu, cpu, cpu)
-    assert places_of("pursuit", {"device": "cuda"}) == (gpu, "GPU, by compiled kernels", cpu)
+    kernels = (gpu, "GPU, by compiled kernels, bfloat16", "GPU, float32")
+    assert places_of("pursuit", {"device": "cuda"}) == kernels
     assert places_of("lattice", {"device": "cuda"}) == (gpu, "GPU, by PyTorch", cpu)
     both = {"device": "cuda", "network.device": "cuda"}
     evaluation = "processor, their networks on the GPU"

@@ -149,11 +149,11 @@ class Ppo(Learner):
         cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
     ) -> AgentSet:
         learners: dict[str, Learner] = {}
+        kind = cls.on_device(config, spec)
         for r, (name, role) in enumerate(spec.roles.items()):
             policy = Policy(role, config.network, f"{name} (learnt)")
             policy.initialise(config.seed << 8 | r)
-            make = cls.on_device(config, spec)
-            learners[name] = make(policy, config.ppo, config.seed << 8 | r, config.threads)
+            learners[name] = kind(policy, config.ppo, config.seed << 8 | r, config.threads)
         policies = {role: learner.policy for role, learner in learners.items()}
         return AgentSet(learners=learners, players=dict(policies), networks=policies)
 

@@ -148,8 +148,7 @@ def rehearse(config: Config) -> int:
         resumed = kill_and_resume(runner, undisturbed, trial.trainer.setup.spec.resume)
         for feature in [*product_features(small, undisturbed, trial.trainer.clock.iteration), resumed]:
             failed |= _check_feature(feature)
-    for part, place in places(RunSetup(config)).items():
-        print(f"{part:<{NAME_WIDTH}} on the {place}", flush=True)
+    _print_places(config)
     _print_column_reads(trial)
     return int(failed | _print_unread(small, read, trial.trainer.setup))
 
@@ -179,6 +178,14 @@ def _print_result(name: str, text: str, fired: bool) -> int:
     result = "fired " if fired else "FAILED"
     print(f"{name:<{NAME_WIDTH}} {result}   {' '.join(str(text).split())}", flush=True)
     return int(not fired)
+
+
+def _print_places(config: Config) -> None:
+    """Print where each part of the run is computed."""
+    parts = places(RunSetup(config))
+    print(f"{'place of each part':<{NAME_WIDTH}} {len(parts)} parts", flush=True)
+    for part, place in parts.items():
+        print(f"  {part}: {place}", flush=True)
 
 
 def _print_column_reads(trial: Recorder) -> None:

@@ -65,11 +65,12 @@ class RunSetup:
 
     @cached_property
     def world(self) -> World:
-        world = self.make_world(self.config.games, 0, self.config.seed)
+        world: World = self.make_world(self.config.games, 0, self.config.seed)
         if self.place is not None:
             return self.place.world(world)
         check_device(self)
-        return placed(world, self.config, self.game)
+        world = placed(world, self.config, self.game)
+        return world
 
     @property
     def learners(self) -> Mapping[str, Learner]:

@@ -71,12 +71,13 @@ def test_every_feature_fires_and_no_file_remains(
     code = main.main(["check", "quick", *ALL_ON])
     out = capsys.readouterr().out
     result = results(out)
-    counts = ("settings", "columns read on the host")
+    counts = ("settings", "columns read on the host", "place of each part")
     assert [name for name in result if name not in counts] == FEATURES, out
     assert {result[name] for name in ABSENT} == {"off"}
     assert {result[name] for name in FEATURES if name not in ABSENT} == {"fired"} and code == 0, out
     total = sum(1 for _ in settings.leaves(api.default("pursuit")))
     assert f" of {total} were read" in out and "NOTHING READ IT" not in out
+    assert "\n  training games: processor\n  networks in training: processor\n" in out, out
     assert "\n  league: ended, length, outcome, slot\n" in out and "\n  ewc: acted, obs, slot\n" in out, out
     assert list(place.iterdir()) == []
 

@@ -73,6 +73,7 @@ def test_every_network_can_train_on_a_gpu(recipe: str, changes: dict[str, Any], 
 
 @pytest.mark.parametrize(("recipe", "changes", "reason"), [
     ("tiny", {}, "gameboy has no CUDA rules"),
+    ("x", {"schedule.warmup_steps": 0}, "ewc.weight is not 0"),
     ("pursuit", {"world.full_obs": False, "network.critic": "centralized"},
      "the CUDA rules of pursuit do not write other, which the critic reads"),
     ("pursuit", {"schedule.kind": "alternating", "schedule.warmup_steps": 131072}, "schedule.warmup_steps"),
@@ -83,11 +84,6 @@ def test_settings_that_need_the_cpu_are_named(recipe: str, changes: dict[str, An
     assert chosen_device(RunSetup(api.configure(recipe, changes=changes | {"device": "auto"}))) == "cpu"
     with pytest.raises(ConfigError, match="device = cuda"):
         check_all(changes | {"device": "cuda"}, recipe)
-
-
-def test_penalty_of_ewc_needs_the_cpu() -> None:
-    config = settings.replace(api.configure("pursuit"), {"ewc.weight": 1.0})
-    assert "ewc.weight is not 0" in settings_need_cpu(RunSetup(config))
 
 
 def test_places_name_the_device_of_each_part() -> None:

@@ -60,8 +60,8 @@ TINY = {
     "rnd.hidden": 16,
 }
 # On the GPU: a network that its kernels compute, and no reward term, which reads columns on the host.
-KERNELS = {key: value for key, value in TINY.items() if not key.startswith("rnd.")}
-KERNELS |= {"device": "cuda", "games": 512, "total_steps": ITERATIONS * 512 * 8, "network.hidden": "64,64",
+ON_GPU = {key: value for key, value in TINY.items() if not key.startswith("rnd.")}
+ON_GPU |= {"device": "cuda", "games": 512, "total_steps": ITERATIONS * 512 * 8, "network.hidden": "64,64",
             "ppo.minibatch_size": 512, "rollback.every": 4096, "rollback.cooldown": 16384}  # fmt: skip
 # On the GPU by torch: categories, the magnet, past policies in slots.
 CATEGORIES = {
@@ -78,7 +78,7 @@ TRANSFORMER = {
     "exploiters.every": 16, "exploiters.steps": 256 * 24 * 2, "evaluation.every": 10, "evaluation.games": 4,
     "evaluation.opponents": "random,heuristic",
 }  # fmt: skip
-SUBJECTS = {"cpu": ("pursuit", TINY), "kernels": ("pursuit", KERNELS), "categories": ("lattice", CATEGORIES),
+SUBJECTS = {"cpu": ("pursuit", TINY), "kernels": ("pursuit", ON_GPU), "categories": ("lattice", CATEGORIES),
             "transformer": ("iter600_to_1000", TRANSFORMER)}  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey
 from rematch.core.run_config import Config
 from rematch.core.stepping import seat_at
+from rematch.core.system.interrupts import StopRequested
 from rematch.evaluation.match import Scoreboard
 from rematch.rehearsal.compare import differences
 from rematch.rehearsal.shrink import shrink
@@ -190,6 +192,22 @@ def test_loaded_policies_are_not_replaced() -> None:
     trainer.start()
     assert trainer.clock.iteration == 0
     assert np.array_equal(before, trainer.setup.learners["evader"].policy.weights)
+
+
+@pytest.mark.parametrize("checks", [1, 12, 20])
+def test_stop_request_during_the_imitation_is_honoured_at_once(checks: int) -> None:
+    """Before a step of its games or before a gradient step."""
+    trainer, asked = Trainer(small()), []
+
+    def check() -> None:
+        asked.append(True)
+        if len(asked) == checks:
+            raise StopRequested
+
+    trainer.setup.stop = SimpleNamespace(check=check)  # type: ignore[assignment]
+    with pytest.raises(StopRequested):
+        trainer.start()
+    assert len(asked) == checks and trainer.clock.iteration == 0
 
 
 @pytest.mark.parametrize("at", [2, 3])

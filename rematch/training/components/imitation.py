@@ -131,7 +131,7 @@ class ImitationGames:
     """
 
     def __init__(self, world: World, policies: Mapping[str, Policy], setup: Setup, seed: int) -> None:
-        self.world, self.policies = world, policies
+        self.world, self.policies, self.check_stop = world, policies, setup.check_stop
         self.step = 0
         self.teachings = teachings(setup.config.imitation, setup)
         spec, rows = world.spec, np.arange(world.games)
@@ -165,6 +165,7 @@ class ImitationGames:
         world, spec = self.world, self.world.spec
         played = {name: Decisions(role) for name, role in spec.roles.items()}
         for _ in range(steps):
+            self.check_stop()
             labels, actions = empty_actions(world), empty_actions(world)
             for chairs, target in ((self.teachers, labels), (self.bots, actions),
                                    ([] if by_teachers else self.students, actions)):
@@ -207,8 +208,8 @@ class Cloning:
                       temperature=1.0, temperature_final=1.0)
         seed = rng.key(run.seed, rng.IMITATION, number)
         self.learner = Ppo(policy, ppo, seed, run.threads)
-        self.policy, self.config, self.gamma = policy, config, run.ppo.gamma
-        self.rounds: list[Decisions] = []
+        self.policy, self.gamma, self.check_stop = policy, run.ppo.gamma, setup.check_stop
+        self.rounds: list[tuple[NDArray[Any], ...]] = []  # learns, reward, ended
         self.rows: Batch = {}
         self.errors: list[float] = []  # negative log-likelihood of the teachers' actions after each round
         log_std = self._log_std(policy.weights)
@@ -221,8 +222,8 @@ class Cloning:
 
     def add(self, decisions: Decisions) -> int:
         """Add a round; the number of its decisions."""
-        self.rounds.append(decisions)
         learns = np.array(decisions.learns)
+        self.rounds.append((learns, np.array(decisions.reward), np.array(decisions.ended)))
         names = ("obs", "privileged", "mask", "label")
         new = {name: np.array(getattr(decisions, name))[learns] for name in names if getattr(decisions, name)}
         self.rows = {name: np.concatenate([self.rows[name], rows]) if self.rows else rows
@@ -236,6 +237,7 @@ class Cloning:
             size, size=(updates, min(MINIBATCH, size)))
         total = 0.0
         for i, rows in enumerate(chosen):
+            self.check_stop()
             total += self._step(rows, rates[0] + (rates[1] - rates[0]) * i / updates)
         self.errors.append(total / max(1, updates))
 
@@ -269,9 +271,7 @@ class Cloning:
 
     def add_returns(self) -> None:
         """From now on the value function learns too: the discounted returns of games that have ended."""
-        parts = self.rounds
-        learns, reward, ended = (np.array([row for part in parts for row in getattr(part, name)])
-                                 for name in ("learns", "reward", "ended"))
+        learns, reward, ended = (np.concatenate(columns) for columns in zip(*self.rounds))
         target = discounted_returns(reward, ended, learns, self.gamma)[learns]
         variance = float(np.nanvar(target)) if np.isfinite(target).any() else 0.0
         self.rows["target"] = target

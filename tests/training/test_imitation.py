@@ -18,10 +18,13 @@ from rematch.core.player import RngKey
 from rematch.core.run_config import Config
 from rematch.core.stepping import seat_at
 from rematch.core.system.interrupts import StopRequested
+from rematch.core.world import World
+from rematch.curriculum.levels import Levels
 from rematch.evaluation.match import Scoreboard
 from rematch.rehearsal.compare import differences
 from rematch.rehearsal.shrink import shrink
 from rematch.rehearsal.trial import play
+from rematch.training.components import imitation
 from rematch.training.components.imitation import (
     Cloning,
     Imitation,
@@ -69,6 +72,7 @@ def test_teachers_by_role_and_by_opponent() -> None:
     ([], "imitation.teachers = none"),
     ([*PURSUIT, "--imitation.log_std", "-4"], "network.log_std_low"),
     ([*PURSUIT, "--total_steps", "4096"], "total_steps"),
+    ([*PURSUIT, "--games", "100", "--steps", "40", "--total_steps", "4200"], "by one iteration"),
     ([*PURSUIT, "--schedule.kind", "micro"], "schedule.kind"),
 ])  # fmt: skip
 def test_settings_that_cannot_work_are_one_line(flags: list[str], reason: str) -> None:
@@ -97,6 +101,12 @@ def test_learners_meet_every_scripted_opponent_and_each_other() -> None:
     assert {role: sorted(names) for role, names in opponents.items()} == {
         role: sorted(names) for role, names in trainer.setup.game.bots.items()}
     assert games.learns.all(1).any()
+
+
+def test_opponents_are_those_of_the_league() -> None:
+    games = games_of(Trainer(small(flags=[*PURSUIT, "--league.bots", "lion,wall_runner"])))
+    assert {bot.name for players, _ in games.bots for bot in players.players.values()} == {
+        "lion", "wall_runner"}
 
 
 def test_labels_are_the_actions_of_the_teacher_in_the_learners_own_games() -> None:
@@ -183,6 +193,21 @@ def test_steps_of_the_imitation_count_and_the_rate_rises() -> None:
     rates = [row["pursuer/lr"] for row in advance(trainer, 5)]
     full = [1.0 if i >= 3 else (i + 1) / 4 for i in range(5)]
     assert [rate / rates[-1] for rate in rates] == pytest.approx(full, rel=0.05)
+
+
+def test_games_start_on_the_level_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = api.configure("ra4", changes={"games": 16, "steps": 8, "stagger": 0, "imitation.steps": 128})
+    trainer, started = Trainer(config), []
+
+    def games(world: World, *rest: Any) -> ImitationGames:
+        started.append(world.next.stage.copy())
+        return ImitationGames(world, *rest)
+
+    monkeypatch.setattr(imitation, "ImitationGames", games)
+    trainer.start()
+    levels = trainer.setup.get(Levels)
+    assert levels is not None
+    assert np.array_equal(started[0], np.tile(levels.progress.level_stage(0), (16, 1)))
 
 
 def test_loaded_policies_are_not_replaced() -> None:

@@ -123,6 +123,12 @@ class Decisions:
     ended: list[NDArray[np.bool_]] = field(default_factory=list)
 
 
+def opponents_of(role: str, setup: Setup) -> list[str]:
+    """The scripted players of a role that learners meet: those of the league, by default all of the game."""
+    every = setup.game.bots[role]
+    return [name for name in every if name in setup.config.league.bots] or list(every)
+
+
 class ImitationGames:
     """Games of the learners against every scripted opponent and against each other, with their teachers.
 
@@ -137,7 +143,7 @@ class ImitationGames:
         spec, rows = world.spec, np.arange(world.games)
         names = np.full((world.games, spec.seats), "", object)  # "": a learner
         for seat in range(spec.seats):
-            options = ["", *setup.game.bots[spec.role_of(seat).name]]
+            options = ["", *opponents_of(spec.role_of(seat).name, setup)]
             names[:, seat] = np.array(options, object)[(rows // spec.seats + seat) % len(options)]
         names[rows, rows % spec.seats] = ""
         self.learns = names == ""
@@ -152,12 +158,10 @@ class ImitationGames:
             role, mine = spec.role_of(seat).name, self.learns[:, seat]
             opponents = names[:, (seat + 1) % spec.seats]
             taught_by = np.array([self.teachings[role].teacher(name) for name in opponents], object)
-            for name in setup.game.bots[role]:
-                bot = setup.game.bot(name, role)
-                for chairs, games in ((self.bots, names[:, seat] == name),
-                                      (self.teachers, mine & (taught_by == name))):
-                    if games.any():
-                        chairs.append((seated(bot, seat), games))
+            for chairs, players, where in ((self.bots, names[:, seat], ~mine),
+                                           (self.teachers, taught_by, mine)):
+                for name in dict.fromkeys(players[where]):
+                    chairs.append((seated(setup.game.bot(name, role), seat), where & (players == name)))
             self.students.append((seated(policies[role], seat), mine))
 
     def play(self, steps: int, by_teachers: bool) -> dict[str, Decisions]:
@@ -292,6 +296,11 @@ def discounted_returns(
     return out
 
 
+def iterations_of(config: ImitationConfig, run: Any) -> int:
+    """Iterations whose steps the imitation takes; run: all settings."""
+    return -(-config.steps // int(run.games * run.steps))
+
+
 class Imitation(Component):
     """Fits the policies of all roles to scripted players before the first iteration."""
 
@@ -317,9 +326,9 @@ class Imitation(Component):
         if run.schedule.kind != "simultaneous":
             raise ConfigError(f"imitation.steps = {config.steps}: with schedule.kind {run.schedule.kind} the "
                               "roles learn in turns; expected schedule.kind simultaneous")
-        if config.steps >= run.total_steps:
+        if run.start_iteration + iterations_of(config, run) >= run.iterations:
             raise ConfigError(f"imitation.steps = {config.steps}: expected less than total_steps = "
-                              f"{run.total_steps}")
+                              f"{run.total_steps} by one iteration at least")
         low, high = run.network.log_std_low, run.network.log_std_high
         if not low <= config.log_std <= high:
             raise ConfigError(f"imitation.log_std = {config.log_std:g}: expected between network.log_std_low "
@@ -344,8 +353,7 @@ class Imitation(Component):
 
     @property
     def iterations(self) -> int:
-        """Iterations whose steps the imitation takes."""
-        return -(-self.config.steps // (self.setup.config.games * self.setup.config.steps))
+        return iterations_of(self.config, self.setup.config)
 
     def policies_loaded(self, clock: Clock) -> None:
         self.loaded = True
@@ -358,7 +366,7 @@ class Imitation(Component):
         roles, seed = list(setup.spec.roles), rng.key(setup.config.seed, rng.IMITATION) >> 1
         policies = {role: setup.learners[role].policy for role in roles}
         games = min(GAMES, setup.config.games)
-        play = ImitationGames(setup.make_world(games, 0, seed), policies, setup, seed)
+        play = ImitationGames(setup.make_level(games, 0, seed), policies, setup, seed)
         clones = {role: Cloning(policies[role], setup, r) for r, role in enumerate(roles)}
         total = self.iterations * setup.config.games * setup.config.steps // games
         rounds = min(ROUNDS, total)

@@ -26,6 +26,7 @@ EXPLOITER, EXPERT, DROPOUT = 34, 35, 36  # exploiters, expert iteration, transfo
 BOOTSTRAP = 40  # resampling of measurements
 MAP_LAYOUT = 41  # of a generated cartridge
 SAVESTATE, DEMONSTRATION, EXPLORER = 42, 43, 44  # start of a game, length of a demonstration, explorers
+IMITATION = 45  # games and minibatches of the imitation of scripted players
 
 Words = NDArray[np.uint64]
 refuse_stale("rematch.core.system.philox", BUILD, Path(__file__).parent / "system" / "philox.pyx")

@@ -25,6 +25,7 @@ from rematch.training.components.episode_log import EpisodeLog
 from rematch.training.components.episode_video import EpisodeVideo
 from rematch.training.components.evaluator import Evaluator
 from rematch.training.components.exploiters import Exploiters
+from rematch.training.components.imitation import Imitation
 from rematch.training.components.learners import Learners
 from rematch.training.components.observation_summary import ObservationSummary
 from rematch.training.components.past_policies import PastPolicies
@@ -37,6 +38,7 @@ COMPONENTS: tuple[type[Component], ...] = (
     Levels,  # before the schedule, which reads whether the level has changed
     RoleSchedule,
     Balance,  # after the schedule, whose roles it reduces
+    Imitation,  # before the world, whose first games its policies play
     Savestates,  # before the world: a game that started from a savestate needs it to be restored
     Explorers,
     Demonstrations,

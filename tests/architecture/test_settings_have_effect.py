@@ -63,6 +63,7 @@ SAVESTATES = ("savestates.", "explorers.", "demonstrations.", "demo_progress.", 
 
 # Those of dqn need a seat alone, with a picture and a map.
 ALONE = single_seat_worlds.SMALL | {"total_steps": 4 * 8 * 6, "evaluation.every": 6}
+ELSE["imitation"] = "pursuit", {"imitation.steps": 24 * 8, "imitation.teachers": ("lion", "obstacle_orbit")}
 ELSE |= dict.fromkeys(("dqn", "count_bonus", "rnd_images", "episode_log", "episode_video"), ("stroll", ALONE))
 
 # What a knob needs beyond its own `needs`, so that its value can show.
@@ -158,6 +159,8 @@ OTHER: dict[str, Any] = {
     "schedule.adaptive_phases": 3, "schedule.force_switch_steps": 24 * 8, "schedule.dampen_threshold": 1.0,
     "schedule.level_warmup_steps": 24 * 8, "balance.threshold": 1e-9, "balance.games": 3,
     "balance.until": 0.5,
+    "imitation.steps": 24 * 8 * 2, "imitation.teachers": ("pure_pursuit", "obstacle_orbit"),
+    "imitation.log_std": -1.0, "imitation.rise": 3, "imitation.epochs": 400,
     "curriculum.capture_rate": 1.0, "curriculum.min_escape_rate": 1.0, "curriculum.gap_threshold": 0.001,
     "curriculum.gap_consecutive": 3, "curriculum.min_phases": 3, "curriculum.regress_rate": 0.0,
     "curriculum.regress_after": 0, "curriculum.mixed_ratio": 0.5, "curriculum.min_obstacles": 1,
@@ -382,7 +385,7 @@ def test_a_rehearsal_reads_every_setting(name: str) -> None:
                  "network.encoder_hidden", "network.belief_weight", *ELSEWHERE_TESTED,
                  "league.adaptive_floor", "exploiters.steps", "exploiters.min_win_rate"}
         off = ("lookahead.", "expert.", "dqn.", "count_bonus.", "rnd_images.", "episode_log.",
-               "episode_video.", "random_starts.", "balance.", *SAVESTATES)
+               "episode_video.", "random_starts.", "balance.", "imitation.", *SAVESTATES)
         off += ("rollback.",) if EVERYTHING[name] == "micro" else ()
         assert {key for key in unread if not key.startswith(off)} <= other
 

@@ -43,16 +43,23 @@ GAP, SWING, DISTANCE, KEPT = 0.30, 0.15, 0.15, 0.95
 SEEDS = 10  # that the criteria ask for
 MISSING = "– (no evaluation there)"
 # kind of run -> its settings; those at the author's own radius are judged by the value of their game
+SCRATCH = "recipe before imitation: random initial weights, capture at 1.3 m, 128 games"
 GROUPS: dict[str, str] = {
-    "ra3": "`rematch sweep ra3`: no curriculum, calibrated capture radius",
+    "ra3": "`rematch sweep ra3`: no curriculum",
     "ra3_gpu": "`rematch sweep ra3 --device cuda`: the same settings on a GPU (NVIDIA H200)",
-    "ra4": "`rematch sweep ra4`: distance curriculum, calibrated capture radius",
-    "ra3_own": "`ra3 --world.capture_radius 0.5 --balance.threshold 0`: the author's own game",
-    "ra4_own": "`ra4 --world.capture_radius 0.5 --balance.threshold 0`: the author's own game",
-    "ra3_fixed": "`ra3 --balance.threshold 0`: a fixed handicap alone, both roles always learn",
-    "ra3_zero": "`ra3 --ppo.lr 0 --ppo.lr_final 0`: control without learning",
+    "ra4": "`rematch sweep ra4`: distance curriculum",
+    "ra4_gpu": "`rematch sweep ra4 --device cuda`: the same settings on a GPU (NVIDIA H200)",
+    "ra3_own": "`ra3 --world.capture_radius 0.5`: the author's own game",
+    "ra4_own": "`ra4 --world.capture_radius 0.5`: the author's own game",
+    "ra3_zero": "`ra3 --ppo.lr 0 --ppo.lr_final 0`: control, imitation without any learning after it",
+    "ra3_scratch": f"{SCRATCH}, `balance.threshold 0.1`",
+    "ra3_scratch_gpu": f"{SCRATCH}, `balance.threshold 0.1`, on a GPU (NVIDIA H200)",
+    "ra4_scratch": f"{SCRATCH}, `balance.threshold 0.1`, distance curriculum",
+    "ra3_scratch_own": f"{SCRATCH}, at the author's 0.5 m instead",
+    "ra3_scratch_fixed": f"{SCRATCH}; both roles always learn",
+    "ra3_scratch_zero": f"{SCRATCH}; learning rate 0",
 }
-BY_VALUE = ("ra3_own", "ra4_own")
+BY_VALUE = ("ra3_own", "ra4_own", "ra3_scratch_own")
 
 Line = dict[str, Any]
 

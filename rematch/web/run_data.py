@@ -23,7 +23,6 @@ from rematch.core.errors import ConfigError
 from rematch.evaluation.text import clean
 from rematch.reporting import run_summary, untrusted_folder
 from rematch.reporting.untrusted_folder import Unreadable
-from rematch.storage import policy_files
 from rematch.storage.run_folder import PAST_FOLDER
 from rematch.training.recipes import nearest_recipe
 from rematch.verbs import runs
@@ -286,14 +285,8 @@ def summary(folder: Path) -> Json:
     keys = ("title", "label", "game", "seed", "verdict", "findings", "evaluations", "table", "returns",
             "exact", "exploit", "curriculum", "rollbacks", "alarms", "causes", "changed", "events",
             "frontier", "lineage", "problems", "payoff", "cyclic")
-    return {key: facts[key] for key in keys} | {"has_past": len(past_policies(folder)) > 1}
-
-
-def past_policies(folder: Path) -> set[str]:
-    try:
-        return policy_files.policy_names(folder, PAST_FOLDER)
-    except OSError:
-        return set()
+    past = untrusted_folder.policy_names(folder, PAST_FOLDER)
+    return {key: facts[key] for key in keys} | {"has_past": len(past) > 1}
 
 
 class RunColumns:

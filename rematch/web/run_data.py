@@ -12,7 +12,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -131,7 +131,7 @@ class RunData:
         info["command"] = clean(f"rematch resume {typed(folder)}")[:400] if info["state"] in CONTINUED else ""
         return info
 
-    def compare(self, chosen: str) -> list[Json]:
+    def compare(self, chosen: str) -> Sequence[Json]:
         """The curves of several runs; `chosen`: identifiers with commas between them."""
         ids = list(dict.fromkeys(chosen.split(",")))[: MOST_RUNS + 1]
         return comparison([self.run(run) for run in ids])

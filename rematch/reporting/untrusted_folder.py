@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from rematch.storage import policy_files
 from rematch.storage.atomic_files import record_read_failure
 from rematch.worlds import registry
 
@@ -147,6 +148,22 @@ def picture(run: Path, name: str) -> bytes:
     if not data.startswith(magic):
         raise Unreadable(f"{name} is damaged (not {kind})")
     return data
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder lies here, and no link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def policy_names(run: Path, subfolder: str) -> set[str]:
+    """The names of the policies in a subfolder, which must not be a link."""
+    try:
+        return policy_files.policy_names(run, subfolder) if is_folder(run / subfolder) else set()
+    except OSError:
+        return set()
 
 
 def newest_film(run: Path) -> tuple[list[str], bytes]:

@@ -25,10 +25,11 @@ def league(folder: Path) -> Json:
     """{"iteration", "roles": {role: [opponent]}}; no roles where the run has no league or no checkpoint."""
     empty: Json = {"iteration": None, "roles": {}}
     iteration = newest_checkpoint(folder)
-    name = f"iter_{iteration:08d}"
-    checkpoint = folder / "checkpoints" / name
+    checkpoint = folder / "checkpoints" / f"iter_{iteration:08d}"
+    if not (untrusted_folder.is_folder(checkpoint.parent) and untrusted_folder.is_folder(checkpoint)):
+        return empty
     try:
-        if not iteration or os.lstat(checkpoint / STATE_FILE).st_size > MOST_BYTES:
+        if os.lstat(checkpoint / STATE_FILE).st_size > MOST_BYTES:
             return empty
         pools = untrusted_folder.read_json(checkpoint, STATE_FILE)["league"]["pools"]
         roles = {clean(str(role))[:60]: opponents(pool) for role, pool in pools.items()}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from rematch.core.recording import Replay
 from rematch.core.system.progress import PROGRESS
 from rematch.evaluation.replay_choice import Choice
 from rematch.evaluation.text import clean
+from rematch.reporting import untrusted_folder
 from rematch.storage import atomic_files, policy_files, replay_files
 from rematch.storage.run_folder import PAST_FOLDER, REPLAY_FILE, REPLAY_FOLDER
 from rematch.verbs.arguments import MOST_SEED
@@ -51,7 +51,7 @@ def replay_names(folder: Path) -> list[str]:
     """The replays of a run, oldest first: ITERATION-NUMBER."""
     inner = folder / REPLAY_FOLDER
     try:
-        if not stat.S_ISDIR(os.lstat(inner).st_mode):
+        if not untrusted_folder.is_folder(inner):
             return []
         matches = [match for name in os.listdir(inner) if (match := REPLAY_FILE.fullmatch(name))]
     except OSError:
@@ -121,10 +121,10 @@ def player_choices(world: str, data: RunData, run: str, role: str) -> dict[str, 
     """identifier -> {"id", "label"} of the players that a role can have."""
     folder = data.folder(run)
     out: dict[str, Json] = {"newest": {"id": "newest", "label": "newest policy of this run"}}
-    for name in sorted(plain_names(folder, policy_files.POLICY_FOLDER)):
+    for name in sorted(untrusted_folder.policy_names(folder, policy_files.POLICY_FOLDER)):
         if name.startswith(f"{role}@"):
             out[f"policy:{name}"] = {"id": f"policy:{name}", "label": f"policy {name}"}
-    for name in sorted(plain_names(folder, PAST_FOLDER)):
+    for name in sorted(untrusted_folder.policy_names(folder, PAST_FOLDER)):
         if name.isdecimal():
             out[f"past:{int(name)}"] = {"id": f"past:{int(name)}", "label": f"iteration {int(name)}"}
     for bot in registry.find(world).bots[role]:
@@ -133,15 +133,6 @@ def player_choices(world: str, data: RunData, run: str, role: str) -> dict[str, 
     for other in others[:MOST_RUNS]:
         out[f"run:{other}"] = {"id": f"run:{other}", "label": f"run {data.name(other)}"}
     return out
-
-
-def plain_names(folder: Path, subfolder: str) -> set[str]:
-    """The names of the policies in a subfolder, which must not be a link."""
-    try:
-        inside = stat.S_ISDIR(os.lstat(folder / subfolder).st_mode)
-        return policy_files.policy_names(folder, subfolder) if inside else set()
-    except OSError:
-        return set()
 
 
 def player_name(data: RunData, run: str, choice: str) -> str:

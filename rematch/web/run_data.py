@@ -12,7 +12,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from rematch.evaluation.text import clean
 from rematch.reporting import run_summary, untrusted_folder
 from rematch.reporting.html.run_payoff import stored_matrix
 from rematch.reporting.untrusted_folder import Unreadable
-from rematch.storage import policy_files
 from rematch.storage.run_folder import PAST_FOLDER
 from rematch.training.recipes import nearest_recipe
 from rematch.verbs import runs
@@ -133,7 +132,7 @@ class RunData:
         info["command"] = clean(f"rematch resume {typed(folder)}")[:400] if info["state"] in CONTINUED else ""
         return info
 
-    def compare(self, chosen: str) -> list[Json]:
+    def compare(self, chosen: str) -> Sequence[Json]:
         """The curves of several runs; `chosen`: identifiers with commas between them."""
         ids = list(dict.fromkeys(chosen.split(",")))[: MOST_RUNS + 1]
         return comparison([self.run(run) for run in ids])
@@ -287,14 +286,8 @@ def summary(folder: Path) -> Json:
     keys = ("title", "label", "game", "seed", "verdict", "findings", "evaluations", "table", "returns",
             "exact", "exploit", "curriculum", "rollbacks", "alarms", "causes", "changed", "events",
             "frontier", "lineage", "problems", "payoff", "cyclic")
-    return {key: facts[key] for key in keys} | {"has_past": len(past_policies(folder)) > 1}
-
-
-def past_policies(folder: Path) -> set[str]:
-    try:
-        return policy_files.policy_names(folder, PAST_FOLDER)
-    except OSError:
-        return set()
+    past = untrusted_folder.policy_names(folder, PAST_FOLDER)
+    return {key: facts[key] for key in keys} | {"has_past": len(past) > 1}
 
 
 class RunColumns:

@@ -65,7 +65,7 @@ def test_measurements_announce_their_time_and_show_progress(
         timing.measure_in_turns([Counter(journal), Counter(journal)], 0.5)
     text = terminal.getvalue()
     assert "warm-up 2 of 2: counter" in text
-    assert "90 %" in text and "round 5 of 5, measurement 2 of" in text
+    assert "92 %" in text and "round 5 of 5, measurement 2 of" in text
     assert text.endswith("\r\x1b[J"), "the progress is erased at the end"
 
 

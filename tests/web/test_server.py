@@ -156,9 +156,13 @@ def test_run_has_its_league_its_speed_and_its_films(client: Client, root: Path) 
     assert "episode.gif" in client.json(f"/api/runs/{entry['id']}")["films"]
     status, headers, _ = client.send(f"/api/runs/{entry['id']}/film/episode.gif?version=1")
     assert (status, headers["content-type"]) == (200, "image/gif")
+    shutil.move(root / "one/checkpoints", root / "elsewhere")
+    (root / "one/checkpoints").symlink_to(root / "elsewhere")
+    assert client.json(f"/api/runs/{entry['id']}")["league"]["roles"] == {}, "links are not followed"
+    (root / "one/checkpoints").unlink()
     for damaged in ("{", '{"league": {"pools": {"pursuer": {"rivals": 3, "scripted": []}}}}',
                     '{"league": {"pools": {"x": {"rivals": [{"games": "a"}], "scripted": []}}}}'):
-        shutil.rmtree(root / "one/checkpoints")
+        shutil.rmtree(root / "one/checkpoints", ignore_errors=True)
         checkpoint = root / "one/checkpoints/iter_00000009"
         checkpoint.mkdir(parents=True)
         (checkpoint / "state.json").write_text(damaged)

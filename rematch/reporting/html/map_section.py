@@ -111,7 +111,7 @@ def _floor(panel: Row) -> str:
 
 def _trail(places: Sequence[Place], at: Any) -> str:
     """The way to the frontier; a jump to another map or place breaks the line."""
-    parts = []
+    parts: list[str] = []
     for before, place in pairwise([[0, 0, 0], *places]):
         point = at(place) if any(place) else None
         if point is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,7 +133,7 @@ def read_savestates(folder: Path) -> list[StoredState]:
     """The starts of the archive, oldest first, without power-on; empty where the index is damaged."""
     inner = folder / archive_files.FOLDER
     try:
-        if not stat.S_ISDIR(os.lstat(inner).st_mode):
+        if not untrusted_folder.is_folder(inner):
             return []
         rows = listed(untrusted_folder.read_json(inner, archive_files.INDEX), 10**6)[: MOST_SAVESTATES + 1]
         return [state(row) for row in rows if row["file"] != ""]

@@ -10,11 +10,10 @@ from typing import Any
 from rematch.core.errors import ConfigError
 from rematch.core.player import Decision, Player, RngKey, Seat
 from rematch.evaluation.text import clean
-from rematch.reporting.untrusted_folder import Unreadable, first_bytes
+from rematch.reporting.untrusted_folder import Unreadable, first_bytes, policy_names
 from rematch.storage.run_folder import PAST_FOLDER
 from rematch.training.player_lookup import find_player
 from rematch.verbs import runs
-from rematch.web.replay_routes import plain_names
 from rematch.web.run_data import RunData, UnknownRun
 from rematch.worlds.beasty.bots import BOTS
 from rematch.worlds.beasty.config import SCORINGS, Config
@@ -60,7 +59,7 @@ def choices(data: RunData) -> list[Choice]:
 
 def stored_iterations(folder: Path) -> list[int]:
     """The newest earlier iterations of a run whose policies are stored."""
-    numbers = [int(name) for name in plain_names(folder, PAST_FOLDER) if PAST_NAME.fullmatch(name)]
+    numbers = [int(name) for name in policy_names(folder, PAST_FOLDER) if PAST_NAME.fullmatch(name)]
     return sorted(numbers, reverse=True)[:MOST_PAST]
 
 

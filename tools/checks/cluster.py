@@ -246,6 +246,8 @@ def main() -> int:
                         default=[*CASES, *TABLES, "exploit"])
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--actors", type=int, nargs="+", default=ACTORS, help="of a cost measurement")
+    parser.add_argument("--rounds", type=int, default=5, help="of a cost measurement")
     parser.add_argument("--processors", type=int, default=2, help="processors that each node offers")
     parser.add_argument("--namespaces", action="store_true", help="every node has a network of its own")
     parser.add_argument("--record", action="store_true", help=f"append results to {RECORDS.name}")
@@ -257,7 +259,7 @@ def main() -> int:
         if options.check == "cost":
             import cluster_cost
 
-            check.report({"check": "cost"} | cluster_cost.measure(), [])
+            check.report({"check": "cost"} | cluster_cost.measure(options.actors, options.rounds), [])
             return 0
         kind = NamespaceNodes if options.namespaces else RayNodes
         with kind(options.nodes, options.processors) as nodes:

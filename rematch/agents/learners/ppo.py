@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +146,6 @@ class Ppo(Learner):
     Config = PpoConfig
     trains_policy = True
     evaluation_every = 2
-    policy_class: ClassVar[type[Policy]] = Policy
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
@@ -197,13 +196,11 @@ class Ppo(Learner):
     def build(
         cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
     ) -> AgentSet:
-        learners: dict[str, Learner] = {}
-        kind = cls.on_device(config)
+        kind, learners = cls.on_device(config), dict[str, Learner]()
         for r, (name, role) in enumerate(spec.roles.items()):
             policy = kind.policy_class(role, config.network, f"{name} (learnt)")
             policy.initialise(config.seed << 8 | r)
             learners[name] = kind(policy, config.ppo, config.seed << 8 | r, config.threads)
-        kind.join(learners.values())
         policies = {role: learner.policy for role, learner in learners.items()}
         return AgentSet(learners=learners, players=dict(policies), networks=policies)
 
@@ -220,10 +217,6 @@ class Ppo(Learner):
             return "ewc.weight is not 0, and its penalty is computed on the CPU"
         reasons = [cannot_compute(role, config.network) for role in spec.roles.values()]
         return next((reason for reason in reasons if reason), "")
-
-    @classmethod
-    def join(cls, learners: Iterable[Learner]) -> None:
-        """These learners learn at the same time: on the GPU in one launch."""
 
     @classmethod
     def on_device(cls, config: RunConfig) -> type[Ppo]:

@@ -63,6 +63,7 @@ class Learner:
     plays_ahead: ClassVar[bool] = True  # whether its training games can be played while it learns (lag 1)
     short_steps: ClassVar[tuple[int, int]] = (32, 16)  # games and steps of a short trial
     evaluation_every: ClassVar[int] = 4  # iterations between the evaluations of a short trial
+    policy_class: ClassVar[type[Policy]] = Policy
 
     policy: Policy
     threads: int
@@ -130,6 +131,10 @@ class Learner:
         raise NotImplementedError
 
     # --- training ---
+
+    @classmethod
+    def join(cls, learners: Iterable[Learner]) -> None:
+        """These learners of one class learn at the same time: on a GPU in one launch."""
 
     def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
         """One update; returns metrics, among them "decisions"."""

@@ -121,10 +121,17 @@ def evaluate_single_agent(
 
 
 def against_bots(
-    board: Scoreboard, players: Mapping[str, Player], pairings: Sequence[Pairing], request: MatchRequest
+    board: Scoreboard,
+    game: Game,
+    spec: Spec,
+    players: Mapping[str, Player],
+    request: MatchRequest,
+    pairings: Sequence[Pairing] | None = None,
 ) -> list[Result]:
-    """One result per player and bot of the opposing roles."""
-    games, _, index = request
+    """One result per player and bot of the opposing roles; `pairings`: those of `bot_pairings`."""
+    games, wanted, index = request
+    if pairings is None:
+        pairings = bot_pairings(game, spec, players, wanted)
     results = []
     for number, (role, bot, seats) in PROGRESS.each(list(enumerate(pairings))):
         result = board.results(seats, games, index + number)[seats.index(players[role])]
@@ -236,7 +243,7 @@ def evaluate(
         row["gap_low"] = 0.0 if low <= 0.5 <= high else min(abs(2 * low - 1), abs(2 * high - 1))
         row["gap_high"] = max(abs(2 * low - 1), abs(2 * high - 1))
     with PROGRESS.part(HEAD_TO_HEAD if len(spec.roles) == 2 else 0.0, 1.0):
-        matches = against_bots(board, players, pairings, (games, wanted, index + 1))
+        matches = against_bots(board, game, spec, players, (games, wanted, index + 1), pairings)
     row["table"] = [result.row() for result in matches]
     with PROGRESS.part(1.0, 1.0):
         exact = exactly(board, game, players)

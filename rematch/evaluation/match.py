@@ -118,7 +118,7 @@ PlayElsewhere = Callable[[Sequence[Player], MatchKey], Played]  # players by sea
 
 
 class ManyMatches(Protocol):
-    """Plays many matches at a time (evaluation/cuda_matches.py)."""
+    """Plays many matches at a time (evaluation/cuda/matches.py)."""
 
     def play(
         self, board: Scoreboard, matches: Sequence[tuple[Sequence[Player], MatchKey]]
@@ -277,8 +277,8 @@ class Scoreboard:
         Every `turn` of an index has the same deals, with random numbers of its own. The games have the
         numbers `first`, `first` + 1, ...; each depends on its number, not on the games beside it.
         """
-        if not first and (played := self._played_elsewhere(players, MatchKey(games, index, turn))):
-            return played
+        if not first and (elsewhere := self._played_elsewhere(players, MatchKey(games, index, turn))):
+            return elsewhere
         world, seed = self.make(games, first, self.deal_seed(index)), self.deal_seed(index, turn)
         on_gpu = any(isinstance(player, Policy) and player.on_gpu for player in players)
         parts = world.parts(1 if on_gpu else max(1, min(self.threads, games)))

@@ -255,7 +255,7 @@ class OpponentPool:
         count = len(self.slot_names) + len(self.bots)
         games = np.bincount(slot, minlength=count)
         score = np.bincount(slot, weights=1.0 - lost, minlength=count)
-        self.add_results(games, score, names)
+        self.add_results(games, score.astype(np.float64), names)
 
     def add_results(
         self, games: NDArray[np.number], score: NDArray[np.float64], names: Sequence[str]

@@ -91,7 +91,7 @@ def gpu_matches(setup: Setup) -> Any:
     """What plays the matches of evaluations of a run on the GPU; None on the processor."""
     if setup.config.device != "cuda" or setup.game.cuda is None:
         return None
-    from rematch.evaluation.cuda_matches import matches_on_gpu
+    from rematch.evaluation.cuda.matches import matches_on_gpu
 
     return matches_on_gpu(setup.game, setup.config.world)
 

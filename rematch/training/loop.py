@@ -82,7 +82,7 @@ def iteration(trainer: Trainer) -> Generator[None, None, None]:
     """As `iterate`, in turns."""
     clock, started = trainer.clock, time.perf_counter()
     decisions = clock.learner_steps
-    trainer.submit_rollout()
+    trainer.setup.queue.submit(clock, trainer.before_rollout)
     yield
     rollout = trainer.next_rollout()
     trainer.after_rollout(rollout)

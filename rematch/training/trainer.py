@@ -33,23 +33,14 @@ class Trainer:
         self.clock = self.setup.make_clock()
         kinds = list(components_of(config)) if only is None else list(only)
         self.parts = self.setup.build(kinds, section)
-        self._with_hook: dict[str, list[Component]] = {}
         self.setup.prepare_rollout = self.before_rollout
         self.world, self.log = self.setup.world, self.setup.log
         self.agents = self.setup.agents
 
-    def with_hook(self, hook: str) -> list[Component]:
-        """The components that have this hook: the default of the others does nothing."""
-        if hook not in self._with_hook:
-            default = getattr(Component, hook)
-            self._with_hook[hook] = [part for part in self.parts if getattr(type(part), hook) is not default]
-        return self._with_hook[hook]
-
     def each(self, hook: str, call: Callable[[Component], Result]) -> list[Result]:
-        """Run one hook of the components that have it, in order; its name is recorded with the columns that
-        it reads."""
+        """Run one hook of every component, in order; its name is recorded with the columns that it reads."""
         results, reads = [], self.setup.collector.rollout.reads
-        for part in self.with_hook(hook):
+        for part in self.parts:
             reads.reader = part.name
             try:
                 results.append(call(part))
@@ -80,10 +71,6 @@ class Trainer:
     def before_rollout(self, ahead: Clock | None = None) -> None:  # ahead: of a later iteration
         self.each("before_rollout", lambda part: part.before_rollout(ahead or self.clock, self.world.next))
 
-    def submit_rollout(self) -> None:
-        """Let the rollout of this iteration begin, unless it runs already."""
-        self.setup.queue.submit(self.clock, self.before_rollout)
-
     def next_rollout(self) -> RolloutBuffer:
         return self.setup.queue.next(self.clock, self.before_rollout)
 
@@ -91,19 +78,17 @@ class Trainer:
         self.each("after_rollout", lambda part: part.after_rollout(rollout, self.clock))
 
     def start_update(self, rollout: RolloutBuffer) -> None:
-        """Let the learners begin that learn on a GPU."""
         self.each("start_update", lambda part: part.start_update(rollout, self.clock))
 
     def update(self, rollout: RolloutBuffer) -> Metrics:
         """Let the learners learn; the metrics of their updates."""
-        updated = self.each("update", lambda part: part.update(rollout, self.clock))
-        return merged_metrics(self.with_hook("update"), updated)
+        return merged_metrics(self.parts, self.each("update", lambda part: part.update(rollout, self.clock)))
 
     def after_update(self, rollout: RolloutBuffer, metrics: Metrics) -> None:
         self.each("after_update", lambda part: part.after_update(rollout, metrics, self.clock))
 
     def metrics(self) -> Metrics:
-        return merged_metrics(self.with_hook("metrics"), self.each("metrics", lambda part: part.metrics()))
+        return merged_metrics(self.parts, self.each("metrics", lambda part: part.metrics()))
 
     def requests(self) -> set[Request]:
         """The requests of all components after an iteration."""

@@ -12,7 +12,7 @@ from support.emulated_training import emulated_gpu, emulated_training
 from rematch import api
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
-from rematch.evaluation.cuda_matches import CudaMatches
+from rematch.evaluation.cuda.matches import CudaMatches
 from rematch.evaluation.evaluator import best_bots, evaluate
 from rematch.evaluation.match import MatchKey, Played, Scoreboard
 from rematch.worlds.registry import find

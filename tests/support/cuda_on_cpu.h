@@ -108,6 +108,9 @@ static int atomicCAS(int *p, int expected, int value) {
 }
 static void atomicAdd(unsigned long long *p, unsigned long long x) { *p += x; }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
+static int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+static int __ffsll(long long x) { return __builtin_ffsll(x); }
+static int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
 static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 

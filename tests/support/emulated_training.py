@@ -16,7 +16,7 @@ from torch import Tensor
 from rematch.agents.learners import cuda_ppo, cuda_update
 from rematch.agents.networks import cuda_acting
 from rematch.core.system import cuda
-from rematch.evaluation import cuda_matches
+from rematch.evaluation.cuda import matches as cuda_matches
 from support import cuda_emulation
 from support.emulated_worlds import Replayed, emulated_gpu
 

@@ -1,6 +1,8 @@
 /* The kernel step_games of a world, run on the CPU. The macro RULES and the include folders name the world. */
 #include "cuda_on_cpu.h"
 
+#define __CUDACC__ /* what is compiled for the GPU only is tested too */
+#define __forceinline__ inline
 namespace world { /* its structs have the names of the emulation */
 #include "kernels.cu"
 }

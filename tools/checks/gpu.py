@@ -347,9 +347,10 @@ def measured_tree() -> str:
 
 
 def sources() -> str:
-    """The first half of the SHA-256 digest of all files of the package that Git tracks, in their order."""
+    """The first half of the SHA-256 digest of the package: all files that Git does not ignore, in order."""
     sha = hashlib.sha256()
-    listed = subprocess.run(["git", "ls-files", "rematch"], cwd=ROOT, capture_output=True, text=True).stdout
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "rematch"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
     for name in sorted(listed.split("\n")):
         if name and (ROOT / name).is_file():
             sha.update(name.encode() + b"\0" + (ROOT / name).read_bytes())

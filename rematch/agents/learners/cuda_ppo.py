@@ -42,7 +42,7 @@ class CudaPolicy(Policy):
             newest(self.own_weights)
             self.network.pack(self.own_weights[None], self.own_packed)
 
-    @property  # type: ignore[override]
+    @property
     def weights(self) -> Floats:
         self._refresh()
         return self.own_weights
@@ -51,7 +51,7 @@ class CudaPolicy(Policy):
     def weights(self, weights: Floats) -> None:
         self.own_weights = weights
 
-    @property  # type: ignore[override]
+    @property
     def packed(self) -> Floats:
         self._refresh()
         return self.own_packed

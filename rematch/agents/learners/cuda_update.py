@@ -185,7 +185,8 @@ class SameNetworks:
         """iteration, lr, entropy_weight and active change with every update."""
         c, network = learner.config, learner.policy.config
         discrete = learner.policy.role.actions.kind == "discrete"
-        tensors = {name: own[name] for name in networks.UPDATE.names or () if name in own}
+        names = networks.UPDATE.names or ()
+        tensors: dict[str, Tensor | None] = {name: own[name] for name in names if name in own}
         tensors |= {
             "packed": learner.pack.packed,
             "inputs": track.input_tensor,

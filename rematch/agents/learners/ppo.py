@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +98,6 @@ class Ppo(Learner):
     Config = PpoConfig
     trains_policy = True
     evaluation_every = 2
-    policy_class: ClassVar[type[Policy]] = Policy
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
@@ -149,13 +148,11 @@ class Ppo(Learner):
     def build(
         cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
     ) -> AgentSet:
-        learners: dict[str, Learner] = {}
-        kind = cls.on_device(config, spec)
+        kind, learners = cls.on_device(config, spec), dict[str, Learner]()
         for r, (name, role) in enumerate(spec.roles.items()):
             policy = kind.policy_class(role, config.network, f"{name} (learnt)")
             policy.initialise(config.seed << 8 | r)
             learners[name] = kind(policy, config.ppo, config.seed << 8 | r, config.threads)
-        kind.join(learners.values())
         policies = {role: learner.policy for role, learner in learners.items()}
         return AgentSet(learners=learners, players=dict(policies), networks=policies)
 
@@ -170,10 +167,6 @@ class Ppo(Learner):
         c = config.ppo
         plain = c.gradient == "native" and {c.temperature, c.temperature_final} == {1.0}
         return plain and not any(cannot_compute(role, config.network) for role in spec.roles.values())
-
-    @classmethod
-    def join(cls, learners: Iterable[Learner]) -> None:
-        """These learners learn at the same time: on the GPU in one launch."""
 
     @classmethod
     def on_device(cls, config: RunConfig, spec: Spec) -> type[Ppo]:

@@ -69,6 +69,8 @@ class Learners(Component):
         terms = [TermInfo(term.name, term.weight) for term in setup.all(RewardTermComponent)]
         self.agents = setup.agents = setup.learner_class.build(c, setup.spec, setup.make_world, terms)
         self.learners = self.agents.learners
+        if self.learners:
+            type(next(iter(self.learners.values()))).join(self.learners.values())
         for role in setup.spec.roles:
             learner = self.learners.get(role) or next(iter(self.learners.values()))
             behaviour = self.agents.behaviour.get(role)

@@ -64,7 +64,8 @@ class Group:
         self.stream = cuda.new_stream()
         setups = [run.trainer.setup for run in self.runs]
         self.play = CudaPlay([setup.collector for setup in setups])
-        self.update = CudaUpdate([learner for setup in setups for learner in setup.learners.values()])
+        learners: list[Any] = [learner for setup in setups for learner in setup.learners.values()]
+        self.update = CudaUpdate(learners)
 
     def advance(self) -> None:
         """A turn of each run; then the GPU begins what they have submitted."""

@@ -3,3 +3,4 @@
 #include "advantages.h"
 #include "finish.h"
 #include "select.h"
+#include "shuffle.h"

@@ -137,7 +137,7 @@ class MatchTable:
             self.arrays[f"mask.{name}"] = self.world.mask.get(name)
         self.step = torch.zeros(1, dtype=torch.int64, device=DEVICE)
         self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
-        program = cuda.Program(HERE / "cuda/matches.cu", {}, include=(HERE.parent / "worlds/native",))
+        program = cuda.Program(HERE / "matches.cu", {}, include=(HERE.parents[1] / "worlds/native",))
         self.record_kernel, self.count_kernel = program.kernel("record_step"), program.kernel("count_step")
         self.step_kernel = self.world.program.kernel("step_games")
         self.steps = on_device(np.array([self._step_pointers(m) for m in range(self.matches)], np.uint64))
@@ -246,9 +246,9 @@ class MatchTable:
             policies = list({id(seat.policy): seat.policy for seat in seats}.values())
             for number, policy in enumerate(policies):
                 weights[number].copy_(torch.from_numpy(policy.weights))
-            for struct, seat in zip(arguments, seats):
-                place = next(n for n, policy in enumerate(policies) if policy is seat.policy)
-                self._fill(struct, seat, weights[place])
+            for struct, taken in zip(arguments, seats):
+                place = next(n for n, policy in enumerate(policies) if policy is taken.policy)
+                self._fill(struct, taken, weights[place])
             self._send(structs, arguments)
         return kinds
 
@@ -283,10 +283,12 @@ class MatchTable:
         host["final_outcome"][running], host["final_length"][running] = 0.5, limit
         points = np.full(host["final_outcome"].shape, np.nan)
         reached = np.zeros((len(running), 0), bool)
-        columns = (host["final_outcome"], host["final_length"], host["returns"] / self.spec.reward_scale,
-                   points, reached, running, host["hash"].view(np.uint64))  # fmt: skip
+        returns, hashes = host["returns"] / self.spec.reward_scale, host["hash"].view(np.uint64)
+        columns: tuple[Any, ...] = (host["final_outcome"], host["final_length"], returns, points, reached,
+                                    running, hashes)  # fmt: skip
         out = []
         for m in range(self.matches):
             rows = slice(m * self.games, (m + 1) * self.games)
-            out.append(Played(*(column[rows].copy() for column in columns)))
+            arrays: list[Any] = [column[rows].copy() for column in columns]
+            out.append(Played(*arrays))
         return out

@@ -124,6 +124,8 @@ class RunSetup:
         config = self.config
         if self.place is not None:
             self.collector = self.place.collector(self)
+        elif config.device == "cpu":
+            self.collector = self.make_collector(self.world, self.seating, config.steps, config.seed)
         else:
             self.collector = collector_of(self.world, self.seating, untracked(config), config.seed)
             self.collector.before_step = self.check_stop

@@ -35,8 +35,8 @@ ALL_ON = ["--ppo.magnet_weight", "0.1", "--ppo.value-clip", "0.2", "--ppo.target
           "--rollback.checkpoints_back", "3", "--rollback.bilateral", "true", "--rnd.weight", "0.1",
           "--ewc.weight", "10"]
 FEATURES = ["curriculum", "mixed levels", "warm-up", "phases", "phase limit", "level warm-up", "convergence",
-            "damping", "balance", "savestates", "explorers", "demonstrations", "random_starts", "rnd",
-            "rnd_images", "count_bonus", "milestones", "demo_progress",
+            "damping", "balance", "imitation", "savestates", "explorers", "demonstrations", "random_starts",
+            "rnd", "rnd_images", "count_bonus", "milestones", "demo_progress",
             "learning of pursuer", "temperature of pursuer", "belief of pursuer", "magnet of pursuer",
             "average of pursuer", "value clipping", "target KL of pursuer",
             "learning of evader", "temperature of evader", "belief of evader", "magnet of evader",
@@ -45,10 +45,11 @@ FEATURES = ["curriculum", "mixed levels", "warm-up", "phases", "phase limit", "l
             "ewc", "episode_video", "replays", "evaluation",
             "checkpoint", "policies", "past_policies", "picture", "film", "report", "kill and resume"]
 # Not in this world, or disabled:
-ABSENT = {"lag", "balance", "savestates", "explorers", "demonstrations", "random_starts", "rnd_images",
-          "count_bonus", "milestones", "demo_progress", "temperature of pursuer", "temperature of evader",
-          "belief of pursuer", "belief of evader", "average of pursuer", "average of evader",
-          "centralized critic", "episode_log", "world_map", "exploiters", "episode_video"}  # fmt: skip
+ABSENT = {"lag", "balance", "imitation", "savestates", "explorers", "demonstrations", "random_starts",
+          "rnd_images", "count_bonus", "milestones", "demo_progress", "temperature of pursuer",
+          "temperature of evader", "belief of pursuer", "belief of evader", "average of pursuer",
+          "average of evader", "centralized critic", "episode_log", "world_map",
+          "exploiters", "episode_video"}  # fmt: skip
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from rematch.sweeps.calibration import (
     open_folder,
     summary,
 )
+from rematch.sweeps.run_place import RunPlace
 from rematch.training.recipes import configure
 
 __all__ = ["refused"]
@@ -39,7 +40,7 @@ class OnCurve(Calibration):
         super().__init__(request, Path("unused"), lambda more: configure("quick", flags=more), lambda _: None)
         self.curve = curve
 
-    def measure(self, value: float, jobs: int | None, stop: Any) -> bool:
+    def measure(self, value: float, place: Any, jobs: int | None, stop: Any) -> bool:
         rates = tuple(min(1.0, max(0.0, self.curve(value) + off)) for off in (-0.01, 0.0, 0.01))
         low, high = interval_over_seeds(rates, GAMES)
         self.points.append(Point(value, rates, GAMES, low, high, self.request.target))
@@ -52,7 +53,7 @@ def search(curve: Any, **request: Any) -> dict[str, Any]:
                      **({"low": 0.5, "high": 2.0} | request))  # fmt: skip
     run = OnCurve(curve, wanted)
     with StopRequest(None) as stop:
-        run.run(None, stop)
+        run.run(RunPlace(), None, stop)
     return summary(wanted, run.points, run.steps)
 
 

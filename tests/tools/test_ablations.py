@@ -98,12 +98,12 @@ def test_stopped_run_is_stored_only_with_a_time_limit(
 
     monkeypatch.setattr(ablations.subprocess, "run", start)
     monkeypatch.setattr(ablations, "status", lambda folder: {"state": "stopped"})
-    monkeypatch.setattr(ablations, "gather", lambda *cell: {"row": cell[1]})
-    assert ablations.train_cell("swarm", "no swarm", 1, tmp_path, {}, "") is None
-    assert ablations.train_cell("swarm", "no swarm", 1, tmp_path, {}, "20") == {"row": "no swarm"}
+    task = ablations.cell_task("swarm", "no swarm", 1, tmp_path, {})
+    assert not ablations.train_cell(task, "")
+    assert ablations.train_cell(task, "20")
     assert "--max-minutes" not in commands[0] and commands[1][-2:] == ["--max-minutes", "20"]
     code = 2  # failed: no measurement
-    assert ablations.train_cell("swarm", "no swarm", 1, tmp_path, {}, "20") is None
+    assert not ablations.train_cell(task, "20")
 
 
 def test_the_published_tables_are_those_of_the_lines() -> None:

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from rematch.agents.learners.cuda_update import CudaUpdate, SameNetworks
-from rematch.agents.learners.ppo import Ppo, PpoConfig
+from rematch.agents.learners.gpu_ppo import GpuPpo
+from rematch.agents.learners.ppo import PpoConfig
 from rematch.agents.networks import cuda_network as networks
 from rematch.agents.networks.cuda_acting import Packing
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
-from rematch.core.arrays import Floats, Tree
+from rematch.core.arrays import Floats
 from rematch.core.errors import LearnError
 from rematch.core.system import cuda
 from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
@@ -65,10 +66,9 @@ class CudaPolicy(Policy):
         super().set(weights)
 
 
-class CudaPpo(Ppo):
+class CudaPpo(GpuPpo):
     """The learner of one role on the GPU."""
 
-    name = "ppo"
     policy_class = CudaPolicy
     native = True
     reward: Tensor  # [T, rows] of a run with reward terms
@@ -107,44 +107,16 @@ class CudaPpo(Ppo):
     # --- state ---
 
     def send(self) -> None:
-        """Copy weights, moments and magnet from the host to the GPU."""
-        for tensor, array in self._pairs():
+        for tensor, array in self.pairs():
             tensor.copy_(torch.from_numpy(self.order.to_device(array)))
         self.counters[1] = self.adam.updates
         self.pack()
 
     def fetch(self) -> None:
-        """The inverse of `send`."""
         cuda.synchronize()
-        for tensor, array in self._pairs():
+        for tensor, array in self.pairs():
             self.order.to_flat(tensor.cpu().numpy(), array)
         self.adam.updates = int(self.counters[1])
-
-    def _pairs(self) -> list[tuple[Tensor, Floats]]:
-        return [
-            (self.weights, self.policy.weights),
-            (self.first, self.adam.first),
-            (self.second, self.adam.second),
-            (self.magnet_tensor, self.magnet),
-        ]
-
-    def load_weights(self, policy: Policy) -> None:
-        super().load_weights(policy)
-        self.send()
-
-    def state_dict(self) -> Tree:
-        self.fetch()
-        return super().state_dict()
-
-    def load_state_dict(self, tree: Tree) -> None:
-        super().load_state_dict(tree)
-        self.send()
-
-    def finish(self) -> str:
-        self.fetch()  # the mean becomes the policy of the GPU too, or the next `fetch` would undo it
-        line = super().finish()
-        self.send()
-        return line
 
     # --- learning ---
 

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from rematch.agents.learners.adam import BETA_1, BETA_2, EPSILON
-from rematch.agents.learners.ppo import Ppo, PpoConfig
+from rematch.agents.learners.gpu_ppo import GpuPpo
+from rematch.agents.learners.ppo import PpoConfig
 from rematch.agents.learners.ppo_loss import objective
 from rematch.agents.networks import mlp
 from rematch.agents.networks.layout import TABLE_FROZEN, layout
@@ -23,7 +24,7 @@ from rematch.agents.networks.torch_acting import arithmetic
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
-from rematch.core.arrays import Floats, Tree
+from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError, LearnError
 from rematch.core.system import cuda, tensor_philox
 from rematch.rollout import cuda_rollout
@@ -35,10 +36,9 @@ NORMS = ("grad_norm_pre_clip", "grad_norm_post_clip")
 UNCHECKED = 16  # minibatches between two looks at the target KL
 
 
-class TorchPpo(Ppo):
+class TorchPpo(GpuPpo):
     """The learner of one role on the GPU."""
 
-    name = "ppo"
     rollout: CudaRolloutBuffer | None = None  # whose tensors the graphs read, see _allocate
     track: CudaRoleRollout
     reward: Tensor
@@ -64,38 +64,14 @@ class TorchPpo(Ppo):
     # --- state ---
 
     def send(self) -> None:
-        """Copy weights, moments and magnet from the host to the GPU."""
-        for tensor, array in self._pairs():
+        for tensor, array in self.pairs():
             tensor.copy_(torch.from_numpy(array))
         self.updates.fill_(self.adam.updates)
 
     def fetch(self) -> None:
-        """The inverse of `send`."""
-        for tensor, array in self._pairs():
+        for tensor, array in self.pairs():
             array[:] = tensor.cpu().numpy()
         self.adam.updates = int(self.updates)
-
-    def _pairs(self) -> list[tuple[Tensor, Floats]]:
-        return [(self.weights, self.policy.weights), (self.first, self.adam.first),
-                (self.second, self.adam.second), (self.magnet_tensor, self.magnet)]  # fmt: skip
-
-    def load_weights(self, policy: Policy) -> None:
-        super().load_weights(policy)
-        self.send()
-
-    def state_dict(self) -> Tree:
-        self.fetch()
-        return super().state_dict()
-
-    def load_state_dict(self, tree: Tree) -> None:
-        super().load_state_dict(tree)
-        self.send()
-
-    def finish(self) -> str:
-        self.fetch()  # the mean becomes the policy of the GPU too, or the next `fetch` would undo it
-        line = super().finish()
-        self.send()
-        return line
 
     # --- learning ---
 

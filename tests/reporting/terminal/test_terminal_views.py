@@ -141,11 +141,11 @@ def test_interrupted_command_leaves_no_bar(terminal: Open) -> None:
 
 
 LONG_COMMANDS = {
-    "eval": "eval RUN --games 20000",
-    "tournament": "tournament pursuit RUN random lead_pursuit --games 20000",
-    "report": "report RUN --games 20000",
+    "eval": "eval RUN --games 100000",
+    "tournament": "tournament pursuit RUN random lead_pursuit --games 100000",
+    "report": "report RUN --games 100000",
     "exploit": "exploit RUN --budget 200000 --seeds 1 --games 100",
-    "film": "film RUN --out x.gif --choose longest --games 2000",
+    "film": "film RUN --out x.gif --choose longest --games 10000",
     "bench": "bench pursuit --seconds 1",
     "solve": "solve lattice --n 11",
 }

@@ -211,7 +211,8 @@ def test_trigonometry_is_accurate() -> None:
 
 @pytest.mark.parametrize("compiler", [
     "gcc -x c -std=c99 -Wall -Wextra -Werror -pedantic",
-    "g++ -x c++ -Wall -Werror -D__CUDACC__ -D__device__= -D__forceinline__=inline -Wno-unused-function",
+    "g++ -x c++ -Wall -Werror -D__CUDACC__ -D__device__= -D__forceinline__=inline -Wno-unused-function "
+    "-Wno-unknown-pragmas",
 ])
 def test_rules_compile_as_c99_and_cuda_c(compiler: str) -> None:
     folder = Path(native.__file__).parent

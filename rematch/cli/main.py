@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -110,7 +111,21 @@ def main(argv: Sequence[str] | None = None, act: Callable[[Sequence[str]], int] 
                 raise
         trains = act is not None or any(word in TRAINING for word in words[:1])
         saved = "; checkpoints that were saved are intact" if trains else ""
-        return print_error(f"interrupted{saved}", 130)
+        code = print_error(f"interrupted{saved}", 130)
+        if argv is None:
+            end_with_threads(code)
+        return code
+
+
+def end_with_threads(code: int) -> None:
+    """End this process if threads are left: Python would wait for them, and a pool that was interrupted while
+    it started a thread never ends that thread."""
+    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def format_warning(message: Warning | str, *_: object, **__: object) -> str:

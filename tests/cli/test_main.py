@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -375,3 +376,12 @@ def test_settings_file_that_cannot_be_read_is_refused(workdir: Path, refused: Ru
     Path("binary.yaml").write_bytes(b"\x80\x81")
     for name in ("binary.yaml", "/dev/zero", "runs", "missing.yaml", ""):
         refused("train", "quick", "--config", name)
+
+
+def test_interrupted_command_ends_although_a_thread_is_left() -> None:
+    code = ("import sys, threading, time; from rematch.cli import main\n"
+            "def act(words):\n    threading.Thread(target=time.sleep, args=(60,)).start()\n"
+            "    raise KeyboardInterrupt\n"
+            "sys.argv[1:] = []; sys.exit(main.main(None, act))")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert result.returncode == 130 and result.stderr.startswith("rematch: interrupted")

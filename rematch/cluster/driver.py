@@ -20,7 +20,7 @@ from rematch.core.errors import ConfigError
 from rematch.rollout.remote_collector import PlayerLost
 
 VANISHED_LINE = "the Ray cluster at {} has vanished: {}"
-NOTHING = 0  # number of requests whose answer nobody awaits
+NOTHING = 0  # number of requests that get no answer
 
 
 class ClusterError(ConfigError):

@@ -33,7 +33,7 @@ STEP_NAMES = networks.NUMBERS[:8]  # means over the minibatches of an update
 
 
 class CudaPolicy(Policy):
-    """A policy that a GPU trains: its newest weights are taken from there when somebody reads them."""
+    """A policy that a GPU trains: its newest weights are copied from there when they are read."""
 
     newest: Callable[[Floats], None] | None = None  # writes them
 

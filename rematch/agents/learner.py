@@ -31,6 +31,10 @@ class Regularizer(Protocol):
     def penalty(self, policy: Policy) -> tuple[float, Floats]:
         """The penalty and its gradient [P]."""
 
+    def parabola(self) -> tuple[Floats, Floats]:
+        """The same penalty as weights [P] where it is 0, and its curvature [P] there: it is the sum of
+        curvature / 2 * (weights - those weights)^2. A learner on a GPU computes it from copies of both."""
+
 
 @dataclass(frozen=True)
 class TermInfo:

@@ -28,7 +28,7 @@ from rematch.core.spec import Role
 from rematch.storage import migrations
 
 if TYPE_CHECKING:
-    from rematch.agents.networks.torch_network import TorchNetwork
+    from rematch.agents.networks.torch_network import HalfNetwork, TorchNetwork
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import HEAD, TABLE_FROZEN, critic_categories, layout, weight_views
 
@@ -90,6 +90,19 @@ class Policy:
         """Whether a GPU computes its network: all rows at once, faster than parts of them on threads."""
         return self.config.device == "cuda"
 
+    def on_tensors(self, device: Any) -> HalfNetwork:
+        """Its network in bfloat16, for many rows on a device of torch; later weights have no effect on it."""
+        import torch
+
+        from rematch.agents.networks import torch_network
+
+        if not torch_network.half_can_compute(self.config):
+            raise ConfigError(f"policy {self.name}: expected a network of kind mlp with shared layers, "
+                              "without encoder, table and fourier")
+        network = torch_network.HalfNetwork(self.role, self.config, device)
+        network.set(torch.from_numpy(self.weights).to(device))
+        return network
+
     def zero_frozen_gradients(self, grad: Floats) -> None:
         """Set the gradient [P] of the constant weights of a tabular policy to 0."""
         if self.config.table:
@@ -150,7 +163,7 @@ class Policy:
         action: NDArray[Any] = (
             np.zeros(n, np.int32) if discrete else np.zeros((n, role.actions.size), np.float32)
         )
-        logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32)
+        logp, value = np.zeros(n, np.float32), np.zeros(n, np.float32) if seat.value_wanted else None
         key = rng.key(rng_key.seed, rng_key.stream, seat.seat)
         number = (seat.rows + seat.world.first).astype(np.uint32)
         self.network.act(
@@ -181,6 +194,19 @@ class Policy:
             mask=mask, heads=heads, greedy=True, privileged=privileged,
         )  # fmt: skip
         return heads, value
+
+    def heads(self, obs: Floats, wanted: Bytes) -> Floats:
+        """Means or logits [n, A] of the wanted rows, 0 elsewhere; no values are computed."""
+        n, size = len(obs), self.role.actions.size
+        discrete = self.role.actions.kind == "discrete"
+        action: NDArray[Any] = np.zeros(n, np.int32) if discrete else np.zeros((n, size), np.float32)
+        heads, logp = np.zeros((n, size), np.float32), np.zeros(n, np.float32)
+        slot, number = np.zeros(n, np.int32), np.zeros(n, np.uint32)
+        self.network.act(
+            self.packed, slot, obs, number, (0, 0), action, logp, None,
+            acting=wanted, heads=heads, greedy=True,
+        )  # fmt: skip
+        return heads
 
     def action_probs(self, seat: Seat) -> Floats:
         """[n, A] the probabilities from which `act` samples a discrete action."""

@@ -54,6 +54,12 @@ def collect(collector: Collector, iteration: int) -> RolloutBuffer:
     return collector.result()
 
 
+def columns_of(seats: Sequence[int]) -> slice | list[int]:
+    """An index of these seats' columns: a slice where they are neighbours, which numpy copies faster."""
+    first, last = seats[0], seats[-1]
+    return slice(first, last + 1) if list(seats) == list(range(first, last + 1)) else list(seats)
+
+
 def episode_starts(world: World) -> NDArray[np.bool_]:
     """[N] whether each game is at an episode's first step; a restored game is known by its length."""
     return np.asarray((world.view.ended != RUNNING) | (world.view.length == 0))
@@ -74,6 +80,7 @@ class ThreadCollector:
         self.keys = {
             role: rng.key(seed, rng.ACT, role_spec.seats[0]) for role, role_spec in world.spec.roles.items()
         }
+        self.columns = {role: columns_of(role_spec.seats) for role, role_spec in world.spec.roles.items()}
         self._divide(max(1, min(threads, world.games)))
 
     def _divide(self, threads: int) -> None:
@@ -186,15 +193,15 @@ class ThreadCollector:
                 self._record_events(part.event_log, t, at)
             rollout.ended[t, rows] = view.ended
             rollout.length[t, rows] = view.length
-            for role, role_spec in spec.roles.items():
-                track, seats = rollout[role], list(role_spec.seats)
+            for role in spec.roles:
+                track, seats = rollout[role], self.columns[role]
                 track.reward[t, rows] = view.reward[:, seats]
                 track.outcome[t, rows] = view.outcome[:, seats]
                 if spec.cutoffs and (view.ended == CUT_OFF).any():
                     track.cut_value[t, rows] = self._value(role, view.final)
-        for role, role_spec in spec.roles.items():
+        for role in spec.roles:
             track = rollout[role]
-            track.last_acting[rows] = part.view.acting[:, list(role_spec.seats)]
+            track.last_acting[rows] = part.view.acting[:, self.columns[role]]
             track.last_value[rows] = self._value(role, part.view.fields)
 
     def _record_events(self, log: EventLog, t: int, first: int) -> None:
@@ -207,8 +214,7 @@ class ThreadCollector:
     def _decide(self, part: World, role: str, t: int, rows: slice, step: int) -> NDArray[Any]:
         """Write what this role observes and does into the buffer; the actions [N, k, ...] to step with."""
         role_spec, track, seating = part.spec.roles[role], self.filling[role], self.seating[role]
-        seats = list(role_spec.seats)
-        k, n = len(seats), part.games
+        seats, k, n = self.columns[role], len(role_spec.seats), part.games
         track.obs[t, rows] = concat_fields(role_spec, part.view[role])
         track.slot[t, rows] = part.slot[:, seats]
         track.acted[t, rows] = part.view.acting[:, seats]

@@ -18,7 +18,6 @@ from rematch.core import rng
 from rematch.core.arrays import Ints
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.spec import Field, Role
-from rematch.rollout.cuda_play import GAMES_PER_BLOCK as GAMES_PER_BLOCK
 from rematch.rollout.cuda_play import Copy, CudaPlay, RoleActing
 from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer
 from rematch.rollout.cuda_rollout import on_device as on_device
@@ -58,9 +57,12 @@ class CudaCollector:
         self.world.seat_running_games(slots)
 
     def allocate(self, columns: Collection[str]) -> None:
-        if columns:
+        """Record `states` on the GPU, for a learner there; other optional columns are the CPU's."""
+        if "states" in columns:
+            self.rollout.add_states(self.world.arrays["states"].shape[1])
+        if others := set(columns) - {"states"}:
             raise ConfigError(
-                f"device = cuda: a component reads {', '.join(sorted(columns))} of every step, "
+                f"device = cuda: a component reads {', '.join(sorted(others))} of every step, "
                 "which only the CPU records; expected cpu"
             )
 
@@ -82,7 +84,7 @@ class CudaCollector:
     def result(self) -> RolloutBuffer:
         self.play.launch()
         numbers = self.play.numbers(self)
-        self.rollout.tally, self.world.host_slot = numbers.tally, numbers.slot
+        self.rollout.tally, self.world.next.in_use = numbers.tally, numbers.in_use
         self.world.host_counters = numbers.counters
         kind, game = numbers.failure
         if kind:
@@ -184,6 +186,11 @@ class CudaCollector:
             if track.privileged_tensor is not None:
                 copies += self._joined(track.privileged_tensor[t], track.role, track.role.privileged)
         return copies
+
+    def stored_states(self, t: int) -> list[Copy]:
+        """The states of the games before step t, where a learner reads them."""
+        states = self.rollout.states_tensor
+        return [] if states is None else [(states[t], self.world.arrays["states"])]
 
     def end(self) -> list[Copy]:
         """The position after the last step becomes the world's."""

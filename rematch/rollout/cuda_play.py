@@ -17,12 +17,11 @@ from rematch.core.system import cuda
 from rematch.rollout.cuda_rollout import DEVICE, on_device
 from rematch.rollout.rollout_buffer import Tally
 from rematch.rollout.seating import RoleSeating
-from rematch.worlds.cuda_world import SLOT_RULE
+from rematch.worlds.cuda_world import GAMES_PER_BLOCK, SLOT_RULE
 
 if TYPE_CHECKING:
     from rematch.rollout.cuda_collector import CudaCollector
 
-GAMES_PER_BLOCK = 64
 MAX_COUNTERS = 4  # of cuda_step.h
 ENDED, LENGTH, FIRST_COUNTER, FIRST_SEAT, FIRST_SLOT = 2, 3, 4, 8, 2  # of its results
 POINTERS = ("ended", "outcome", "length", "slot", "states", "failure", "out")
@@ -80,7 +79,6 @@ class Launches:
                 if not any(launch.join(acting) for launch in self.acting):
                     self.acting.append(copy.copy(acting))
         self.first_step = first.first_step
-        self.kernel = first.world.program.kernel("step_games")
         self.settings = on_device(np.concatenate([collector.settings for collector in self.collectors]))
         self.steps = on_device(np.concatenate([collector.steps for collector in self.collectors]))
         self.numbers = RolloutNumbers(self.collectors)
@@ -102,12 +100,14 @@ class Launches:
         row = numbers.host[place].tolist()
         counters = dict(zip(numbers.names, row[FIRST_COUNTER:])) if numbers.simple else None
         tally = tally_of(row, numbers.slots, collector.world.spec) if numbers.simple else None
-        return CollectorNumbers((row[0], row[1]), numbers.slot_copy[place].numpy(), counters, tally)
+        in_use = np.array(row[-2 * numbers.slots :]).reshape(2, -1) if numbers.simple else None
+        return CollectorNumbers((row[0], row[1]), in_use, counters, tally)
 
     def play(self) -> None:
         """What the graph records: all steps of all games."""
         copy_all([pair for collector in self.collectors for pair in collector.begin()])
         for t in range(self.count):
+            copy_all([pair for collector in self.collectors for pair in collector.stored_states(t)])
             cuda.side_by_side([partial(acting.act, t, self.first_step) for acting in self.acting])
             self.step_games(t)
             copy_all([pair for collector in self.collectors for pair in collector.written_fields(t + 1)])
@@ -118,9 +118,9 @@ class Launches:
         self.numbers.record()
 
     def step_games(self, t: int) -> None:
-        """Launch the kernel of the world: scripted players act, games step."""
-        grid = (-(-self.games // GAMES_PER_BLOCK), len(self.collectors))
-        self.kernel(grid, GAMES_PER_BLOCK, self.steps, t, self.count, self.settings)
+        """Launch the kernels of the world: scripted players act, games step."""
+        world = self.collectors[0].world
+        world.launch_step((len(self.collectors), self.games), self.steps, (t, self.count), self.settings)
 
 
 class RolloutNumbers:
@@ -133,11 +133,9 @@ class RolloutNumbers:
         self.simple = world.spec.seats == len(world.spec.roles) == 2 and "optional" not in world.arrays
         self.simple = self.simple and len(self.names) <= MAX_COUNTERS
         self.slots = max(len(seating.player_names()) for seating in first.seating.values())
-        self.size = FIRST_SEAT + seats * (FIRST_SLOT + 2 * self.slots)
+        self.size = FIRST_SEAT + seats * (FIRST_SLOT + 3 * self.slots)
         self.device = torch.zeros((len(collectors), self.size), dtype=torch.int64, device=DEVICE)
         self.host = cuda.pinned(torch.zeros((len(collectors), self.size), dtype=torch.int64))
-        shape = (len(collectors), *first.world.slots.shape)
-        self.slot_copy = cuda.pinned(torch.zeros(shape, dtype=torch.int32))
         self.collectors = list(collectors)
         if self.simple:
             self._prepare(collectors)
@@ -169,8 +167,6 @@ class RolloutNumbers:
             for out, collector in zip(self.device, self.collectors):
                 out[:2].copy_(collector.failure)
         self.host.copy_(self.device, non_blocking=True)
-        for slots, collector in zip(self.slot_copy, self.collectors):
-            slots.copy_(collector.world.slots, non_blocking=True)
 
 
 @dataclass(frozen=True)
@@ -178,7 +174,7 @@ class CollectorNumbers:
     """The numbers of one collector's newest rollout."""
 
     failure: tuple[int, int]
-    slot: Any  # [N, seats] of the running games
+    in_use: Any  # [seats, slots] not 0 where a slot plays a seat of a running game; None: not counted
     counters: dict[str, int] | None
     tally: Tally | None
 

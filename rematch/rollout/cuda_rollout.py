@@ -128,8 +128,16 @@ class CudaRolloutBuffer(HostCopies, RolloutBuffer):
         self.tracks: dict[str, RoleRollout] = dict(self.role_tracks)
         self.events, self.captured, self.forced_events, self.episode_infos = [], [], [], []
         self.states, self.forced, self.demo_index = None, None, None
+        self.states_tensor: Tensor | None = None  # [T, N, S] before each step, where a learner reads them
         self._finished: FinishedGames | None = None
         self.tally: Tally | None = None
+
+    def add_states(self, size: int) -> None:
+        """A learner reads the states of the games; `size`: bytes of one."""
+        shape = (self.steps, self.games, size)
+        states = self.states_tensor = torch.zeros(shape, dtype=torch.uint8, device=DEVICE)
+        self.sources["states"] = lambda: states
+        del self.__dict__["states"]
 
     def clear(self) -> None:
         super().clear()

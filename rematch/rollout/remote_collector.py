@@ -2,17 +2,19 @@
 
 Each part of the games has a player somewhere (`PartPlayers`). Per rollout the weights in all slots are sent
 once for all parts, and each part is sent what its games restart from; the columns of the rollout come back.
-The states of the games stay with the player: they are most of the bytes. They come here every STATES_EVERY
-rollouts, and when a caller asks for them (a checkpoint). A player that dies or hangs is replaced: the new one
-gets the newest states that are here, and plays the rollouts since then again. So the bytes depend neither on
-the number of parts nor on which players were lost.
+The states of the games stay with the player: they are most of the bytes. They come here when playing the
+rollouts since then again would take too long (`SinceStates`), and when a caller asks for them (a checkpoint).
+A player that dies or hangs is replaced: the new one gets the newest states that are here, and plays the
+rollouts since then again. So the bytes depend neither on the number of parts nor on which players were lost.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -29,7 +31,9 @@ from rematch.worlds.remote_world import RESULTS, PlayedPart, RemoteWorld
 POLL_SECONDS = 0.5  # between two checks for a stop request
 END_SECONDS = 5.0  # for threads that give up
 ATTEMPTS = 16  # times that a part of one rollout is played again after its player was lost
-STATES_EVERY = 4  # rollouts; a lost player costs at most that many
+# What a lost player may cost: this many rollouts, or seconds since the states of its games were here; until
+# then the messages of these rollouts are kept, in the memory of a cluster too.
+MOST_ROLLOUTS, MOST_SECONDS, MOST_BYTES = 16, 10.0, 32 << 20
 LOAD, SAVE = "load", "save"  # keys of a message that is no rollout
 NEEDS_STATES, ERROR = "needs_states", "error"  # keys of a reply without a rollout
 Message = tuple[Any, bytes]  # what `PartPlayers.play` takes
@@ -59,6 +63,25 @@ class PartPlayers(Protocol):
         """End all players."""
 
 
+@dataclass
+class SinceStates:
+    """What has been played since the states of all games were here."""
+
+    rollouts: int = 0
+    size: int = 0  # bytes of the messages for all parts
+    began: float = field(default_factory=time.monotonic)
+
+    def add(self, message: bytes) -> None:
+        """One more rollout."""
+        self.rollouts += 1
+        self.size += len(message)
+
+    @property
+    def too_long(self) -> bool:
+        return bool(self.rollouts >= MOST_ROLLOUTS or self.size >= MOST_BYTES
+                    or time.monotonic() - self.began >= MOST_SECONDS)
+
+
 class RemoteCollector(ThreadCollector):
     """Plays rollouts with `players`, one for each of `count` parts.
 
@@ -79,6 +102,7 @@ class RemoteCollector(ThreadCollector):
         self.played = 0  # the submission whose result the world holds
         self.past: list[list[Message]] = [[] for _ in self.rows]  # how a new player gets the games of a part
         self.newest: list[Message] = [(None, b"") for _ in self.rows]  # of the newest submission
+        self.since, self.with_states = SinceStates(), False  # whether the newest submission asks for states
         self.world.fetch = self._fetch
 
     def _divide(self, threads: int) -> None:
@@ -98,7 +122,11 @@ class RemoteCollector(ThreadCollector):
         self.submissions += 1
         if self.players is None:
             self.players = self.make_players(self.rows)
-        shared = self.players.share(encode(self._shared()))
+        message = encode(self._shared())
+        self.since.add(message)
+        # With a lag every submission saves the world, and some worlds cannot play a rollout again.
+        self.with_states = bool(self.lag or self.world.spec.resume == "episode" or self.since.too_long)
+        shared = self.players.share(message)
         inputs = [self._inputs(part, iteration) for part in range(len(self.rows))]
         jobs: list[Any] = [in_thread(self._play_part, part, shared, tree) for part, tree in enumerate(inputs)]
         self.jobs = jobs
@@ -116,19 +144,14 @@ class RemoteCollector(ThreadCollector):
         rows, after = self.rows[part], self.world.next
         play = {name: state.inputs(rows) for name, state in self.play_states.items()}
         return {"iteration": iteration, "submission": self.submissions, "from": self.played, "play": play,
-                "states": self._states_are_due,
+                "states": self.with_states,
                 "next": {"seed": after.seed[rows], "slot": after.slot[rows], "stage": after.stage[rows]}}
 
-    @property
-    def _states_are_due(self) -> bool:
-        """With a lag every submission saves the world, and some worlds cannot play a rollout again."""
-        always = self.lag or self.world.spec.resume == "episode"
-        return bool(always or not self.submissions % STATES_EVERY)
-
-    def _games(self, part: int, states: Any) -> Message:
-        """The message that gives a player the games of a part as they stand before the next rollout."""
+    def _games(self, part: int, shared: Any, states: Any) -> Message:
+        """The message that gives a player the games of a part as they stand before the next rollout. They
+        may refer to what is `shared`: a game started from a savestate of the library."""
         rows, view = self.rows[part], self.world.view
-        return None, encode({LOAD: self.played, "states": states, "ended": view.ended[rows],
+        return shared, encode({LOAD: self.played, "states": states, "ended": view.ended[rows],
                              "length": view.length[rows]})
 
     def _play_part(self, part: int, shared: Any, inputs: Tree) -> Tree:
@@ -136,7 +159,7 @@ class RemoteCollector(ThreadCollector):
         rows, new = self.rows[part], self.world.changed_here
         if new:
             states = self.world.save(np.arange(rows.start, rows.stop, dtype=np.int32))
-            self.past[part] = [self._games(part, states)]
+            self.past[part] = [self._games(part, shared, states)]
         self.newest[part] = shared, encode(inputs)
         return self._reply(part, self.newest[part], new)
 
@@ -160,7 +183,7 @@ class RemoteCollector(ThreadCollector):
             self._ask(part, message)
         if len(self.past[part]) > 1:  # one that is lost next has less to play again
             reply = self._ask(part, (None, encode({SAVE: self.played})))
-            self.past[part] = [self._games(part, reply["states"])]
+            self.past[part] = [self._games(part, self.past[part][-1][0], reply["states"])]
 
     def _ask(self, part: int, message: Message) -> Tree:
         assert self.players is not None
@@ -177,11 +200,12 @@ class RemoteCollector(ThreadCollector):
         replies = self._results([in_thread(self._reply, part, message) for part in range(len(self.rows))])
         for part, reply in enumerate(replies):
             self._take_states(part, reply)
+        self.since = SinceStates()
 
     def _take_states(self, part: int, reply: Tree) -> None:
         """A player that is lost from now on is replaced from these states."""
         states = self.world.parts_played[self.rows[part].start].states = reply["states"]
-        self.past[part] = [self._games(part, states)]
+        self.past[part] = [self._games(part, self.newest[part][0], states)]
 
     def _check(self) -> None:
         """While a thread waits: raises StopRequested, or Dropped where the rollout was given up."""
@@ -203,6 +227,8 @@ class RemoteCollector(ThreadCollector):
             self.past[part].append(self.newest[part])
             if "states" in reply:
                 self._take_states(part, reply)
+        if self.with_states:
+            self.since = SinceStates()
 
     def _results(self, jobs: Sequence[Future[Tree]]) -> list[Tree]:
         """The replies of all parts; where one fails, the other threads give up."""

@@ -210,6 +210,9 @@ class RolloutBuffer(Columns):
         reward = self.total_reward(role)
         value, cut_value = t.host("value"), t.host("cut_value")
         acts, slot = t.host("acted"), t.host("slot")
+        if acts.all() and t.host("last_acting").all():
+            advantage = self._advantages_of_all(role, reward, gamma, lam)
+            return advantage, advantage + value, slot == 0
         advantage = np.zeros_like(value)
         counts = np.zeros(value.shape, bool)
         ahead = t.host("last_value").astype(np.float32, copy=True)  # value of the seat's next decision
@@ -233,3 +236,17 @@ class RolloutBuffer(Columns):
             due = np.where(acted, np.float32(0), due)
             has_next = has_next | acted
         return advantage, advantage + value, counts & (slot == 0)
+
+    def _advantages_of_all(self, role: str, reward: Floats, gamma: float, lam: float) -> Floats:
+        """The same where every seat decides at every step: few operations per step, with the same bits."""
+        t, ends = self.tracks[role], self.host("ended")[:, :, None]
+        value, running = t.host("value"), ends == RUNNING
+        ahead = np.concatenate([value[1:], t.host("last_value")[None].astype(np.float32, copy=False)])
+        ahead = np.where(running, ahead, np.where(ends == CUT_OFF, t.host("cut_value"), np.float32(0)))
+        delta = reward + np.float32(gamma) * ahead - value
+        advantage = np.empty_like(value)
+        following, decay = np.zeros_like(value[0]), np.float32(gamma * lam)
+        for step in range(self.steps - 1, -1, -1):
+            following = delta[step] + decay * np.where(running[step], following, np.float32(0))
+            advantage[step] = following
+        return advantage

@@ -23,8 +23,6 @@ def settings_need_cpu(setup: Setup) -> str:
     config, game = setup.config, setup.game
     if game.cuda is None:
         return f"{game.name} has no CUDA rules"
-    if config.schedule.kind != "simultaneous" and config.schedule.warmup_steps:
-        return "schedule.warmup_steps is not 0, and its bot is seated in the first games on the CPU only"
     if config.network.reads_privileged:
         written = game.cuda.batch(config.world)
         for role in setup.spec.roles.values():
@@ -57,6 +55,16 @@ def chosen_device(setup: Setup) -> str:
     return "cpu" if needs_cpu(setup) else "cuda"
 
 
+def chosen_devices(setup: Setup) -> dict[str, str]:
+    """Setting -> cpu or cuda, for each setting that is `auto`."""
+    chosen = {"device": chosen_device(setup)} if setup.config.device == "auto" else {}
+    if setup.config.dqn.device == "auto":
+        from rematch.core.system import cuda
+
+        chosen["dqn.device"] = "cpu" if cuda.no_gpu() else "cuda"
+    return chosen
+
+
 def trains_beside_others(setup: Setup) -> bool:
     """Whether one process can train several seeds of this run on a GPU, one launch for all of them."""
     config, learner = setup.config, setup.learner_class
@@ -68,13 +76,17 @@ def places(setup: Setup) -> dict[str, str]:
     c, learner = setup.config, setup.learner_class
     own_device = getattr(getattr(c, c.learner), "device", c.network.device)
     games, networks, evaluations = "processor", "processor", "processor"
+    processes = setup.game.defaults.processes
+    if processes is not None and (count := processes(c.world)):
+        games += f", {count} processes and {c.threads} threads"
     if own_device == "cuda":
         networks, evaluations = "GPU, by PyTorch", "processor, their networks on the GPU"
     if c.device == "cuda":
         games, networks = "GPU", "GPU, by PyTorch"
         networks += ", bfloat16" if c.network.kind == "transformer" else ""
+        evaluations = "processor" if c.network.module else "GPU, float32"
         if learner.in_kernels(c, setup.spec):
-            networks, evaluations = "GPU, by compiled kernels, bfloat16", "GPU, float32"
+            networks = "GPU, by compiled kernels, bfloat16"
     return {"training games": games, "networks in training": networks, "evaluations": evaluations}
 
 

@@ -48,6 +48,13 @@ def c_number(value: Any, c_type: str) -> str:
     return f"{float(np.float32(value)).hex()}f" if c_type == "float" else str(int(value))
 
 
+def same_bytes(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two arrays of one shape and type have the same bytes: eight at a time where they can."""
+    kind = np.uint64 if one.nbytes % 8 == 0 else np.uint8
+    return bool((one.reshape(-1).view(kind) == other.reshape(-1).view(kind)).all())
+
+
+GAMES_PER_BLOCK, OBSERVER_THREADS = 64, 128
 MAX_SEATS, MAX_BOTS, MAX_SLOTS = 4, 32, 64  # of cuda_step.h
 SEAT_RULE = np.dtype([("bot_share", "f8"), ("offset", "f8"), ("bot_limit", "f8", MAX_BOTS), ("learns", "i4"),
                       ("bots", "i4"), ("open", "i4"), ("bot_slot", "i4", MAX_BOTS),
@@ -119,6 +126,10 @@ class CudaWorld:
         self.program = Program(
             cuda.source, {}, include=cuda.include, exact=True, text=f"#define RULES {{{rules}}}"
         )
+        step_games = self.program.kernel("step_games", cuda.step_bytes(twin.config))
+        self.step_kernels = [(step_games, GAMES_PER_BLOCK, GAMES_PER_BLOCK)]
+        self.step_kernels += [(self.program.kernel(name), 1, OBSERVER_THREADS)
+                              for name in cuda.after_step(twin.config)]  # fmt: skip
         self.batch = cuda.batch(twin.config)
         self.arrays = {name: tensor_of(array) for name, array in self._twin_arrays().items()}
         self.tables = {name: tensor_of(table(twin).copy()) for name, table in cuda.tables.items()}
@@ -133,9 +144,19 @@ class CudaWorld:
         self.acting = tensor_of(twin.view.acting)
         self.slots = tensor_of(twin.slot)
         self.sent: dict[str, NDArray[Any]] = {}  # what `push_next` has sent
-        self.host_slot: Ints | None = None  # of the running games, where a rollout has copied them
         self.host_counters: dict[str, int] | None = None  # those of the newest rollout
         self.started = tensor_of((twin.view.ended != RUNNING) | (twin.view.length == 0))
+
+    def launch_step(
+        self, shape: tuple[int, int], steps: Tensor, place: tuple[int, int], settings: Tensor
+    ) -> None:
+        """One step of (worlds, games of each) with these rules: scripted players act, games step.
+
+        steps, settings: `StepArrays` [worlds][count] and `StepSettings` [worlds] of cuda_step.h; place: the
+        step, count."""
+        worlds, games = shape
+        for kernel, each, threads in self.step_kernels:
+            kernel((-(-games // each), worlds), threads, steps, *place, settings)
 
     # --- copies between the GPU and the twin ---
 
@@ -154,7 +175,7 @@ class CudaWorld:
                 self.sent.pop(name, None)
                 continue
             array = getattr(self.next, name)
-            if name not in self.sent or not np.array_equal(self.sent[name], array):
+            if name not in self.sent or not same_bytes(self.sent[name], array):
                 self.sent[name] = array.copy()
                 signed = array.view(np.int64) if array.dtype == np.uint64 else array
                 tensor.copy_(torch.from_numpy(signed))
@@ -173,11 +194,10 @@ class CudaWorld:
         for role, tensor in self.mask.items():
             view.mask[role][:] = tensor.cpu().numpy()
         view.acting[:] = self.acting.cpu().numpy()
-        self.cuda.after_copy(self.twin)
 
     def push(self) -> None:
         """Copy all games of the twin to the GPU."""
-        self.host_slot = self.host_counters = None
+        self.next.in_use = self.host_counters = None
         for name, array in self._twin_arrays().items():
             self.arrays[name].copy_(torch.from_numpy(array))
         view = self.twin.view
@@ -201,7 +221,7 @@ class CudaWorld:
     @property
     def slot(self) -> Ints:
         """[N, seats] slots of the players in the running games, a copy."""
-        out: Ints = self.slots.cpu().numpy() if self.host_slot is None else self.host_slot
+        out: Ints = self.slots.cpu().numpy()
         return out
 
     @property

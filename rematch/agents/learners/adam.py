@@ -5,11 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from rematch.agents.networks import fused
-from rematch.agents.networks.layout import weight_views
+from rematch.agents.networks.layout import Layout
 from rematch.agents.policy import Policy
 from rematch.core.arrays import Floats, Tree, stored_array, stored_int
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-5
+
+
+def log_std_place(layout: Layout) -> slice:
+    """Where log_std lies in flat weights; empty where there is none."""
+    for name, shape, offset in layout:
+        if name == "policy.log_std":
+            return slice(offset, offset + shape[0])
+    return slice(0)
 
 
 class Adam:
@@ -19,6 +27,7 @@ class Adam:
         self.first: Floats = np.zeros(size, np.float32)
         self.second: Floats = np.zeros(size, np.float32)
         self.updates = 0
+        self.log_std: slice | None = None  # its place in the weights, once it is known
 
     def state(self) -> Tree:
         return {"first": self.first, "second": self.second, "updates": self.updates}
@@ -45,7 +54,9 @@ class Adam:
         weights, t = policy.weights, self.updates
         coefficients = (lr / (1 - BETA_1**t), BETA_1, BETA_2, EPSILON, 1 - BETA_2**t, scale)
         fused.adam(weights, grad, self.first, self.second, coefficients)
-        log_std = weight_views(weights, policy.layout).get("policy.log_std")
-        if log_std is not None:
+        if self.log_std is None:
+            self.log_std = log_std_place(policy.layout)
+        log_std = weights[self.log_std]
+        if log_std.size:
             log_std.clip(policy.config.log_std_low, policy.config.log_std_high, out=log_std)
         policy.set(weights)

@@ -158,5 +158,16 @@ class CudaPpo(GpuPpo):
         return out | {"updates": steps, "decisions": decisions}
 
     def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
+        if self.value_only:
+            return self._learn_on_cpu(rollout, progress, iteration)
         self.start(rollout, progress, iteration)
         return self.result()
+
+    def _learn_on_cpu(
+        self, rollout: RolloutBuffer, progress: float, iteration: int
+    ) -> dict[str, float]:
+        """The kernels know no constant weights; a best response needs them in a few iterations only."""
+        self.fetch()
+        metrics = super().learn(rollout, progress, iteration)
+        self.send()
+        return metrics

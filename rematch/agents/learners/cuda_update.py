@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rematch.agents.networks import cuda_network as networks
-from rematch.agents.networks.cuda_acting import ACT_THREADS, LEARNER_RANGE, Packing, network_kernel
+from rematch.agents.networks.cuda_acting import ACT_THREADS, Packing, learner_range, network_kernel
 from rematch.core.arrays import Floats
 from rematch.core.system import cuda
 from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuffer, on_device
@@ -24,7 +24,6 @@ from rematch.rollout.cuda_rollout import DEVICE, CudaRoleRollout, CudaRolloutBuf
 if TYPE_CHECKING:
     from rematch.agents.learners.cuda_ppo import CudaPpo
 
-THREADS = 512  # of a block of the update kernel, see ppo_gradient.h
 SELECT_THREADS, FINISH_THREADS, ADVANTAGE_THREADS = 256, 256, 64
 MOVED = ("weights", "first", "second", "magnet_tensor")  # tensors of a learner that lie side by side
 
@@ -106,7 +105,11 @@ class SameNetworks:
         assert rollout is not None
         self.rows = rollout.games * len(role.seats)
         self.capacity, size, count = rollout.steps * self.rows, first.order.size, len(self.learners)
-        self.blocks = min(networks.GROUPS, cuda.multiprocessors() // count)
+        network = first.policy.config
+        groups = networks.groups(role, network)
+        grouped = networks.in_warpgroups(role, network)
+        self.threads = 256 if grouped else 512  # of ppo_groups.h, ppo_gradient.h
+        self.blocks = min(networks.MOST_BLOCKS, cuda.multiprocessors() // count)
         tile = networks.tile_rows(role, first.policy.config)
         tiles = config.epochs * -(-self.capacity // config.minibatch_size) * -(-config.minibatch_size // tile)
         self.select_blocks = -(-self.capacity // networks.SELECT_ROWS)
@@ -116,7 +119,7 @@ class SameNetworks:
 
         double, int32 = torch.float64, torch.int32
         self.buffers = {
-            "partial": zeros(networks.GROUPS, size), "chunk_sums": zeros(size // 4, dtype=double),
+            "partial": zeros(groups, size), "chunk_sums": zeros(size // 4, dtype=double),
             "tile_stats": zeros(tiles, networks.ROW_STATS),
             "block_moments": zeros(self.select_blocks, networks.MOMENTS, dtype=double),
             "block_counts": zeros(self.select_blocks, dtype=int32),
@@ -127,6 +130,7 @@ class SameNetworks:
             "scaling": zeros(2, dtype=double), "records": zeros(self.capacity, networks.record_size(role)),
         }  # fmt: skip
         self.magnets = config.magnet_weight > 0
+        self.magnet_range = learner_range(self.capacity * count)
         if self.magnets:
             self.buffers["magnet"] = zeros(self.capacity, role.actions.size)
             self.buffers["magnet_value"] = zeros(self.capacity)
@@ -172,8 +176,10 @@ class SameNetworks:
             if self.magnets:
                 fill(magnets[number : number + 1],
                      {"learner": self.pack_magnet.packed[number], "obs": track.obs_tensor,
+                      "inputs": track.input_tensor,
                       "value": own["magnet_value"], "heads": own["magnet"]},
-                     {"rows": self.capacity, "seats": 1, "all_seats": 1, "slots": 1})  # fmt: skip
+                     {"rows": self.capacity, "seats": 1, "all_seats": 1, "slots": 1,
+                      "learner_range": self.magnet_range})  # fmt: skip
         self.pinned_arguments = cuda.pinned(torch.from_numpy(updates.view(np.uint8).reshape(-1)))
         self.host_arguments = self.pinned_arguments.numpy().view(networks.UPDATE)
         self.arguments = self.pinned_arguments.to(DEVICE, copy=True)
@@ -254,10 +260,10 @@ class SameNetworks:
             kernels[name]((blocks, count), SELECT_THREADS, learners)
         if self.magnets:
             self.pack_magnet()
-            blocks = -(-self.capacity // LEARNER_RANGE)
+            blocks = -(-self.capacity // self.magnet_range)
             kernels["act"]((blocks, count), ACT_THREADS, self.magnet_arguments, 0, 1)
         kernels["shuffle"]((4 * self.blocks, count), 256, learners)
-        kernels["update"]((self.blocks, count), THREADS, learners)
+        kernels["update"]((self.blocks, count), self.threads, learners)
         kernels["finish"]((8, count), FINISH_THREADS, learners)
         self.host_numbers.copy_(self.buffers["numbers"], non_blocking=True)
         self.host_weights.copy_(self.buffers["new_weights"], non_blocking=True)

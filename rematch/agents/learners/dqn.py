@@ -62,8 +62,9 @@ class DqnConfig:
         "off: no such layer", choices=("real", "complex", "off"),
     )  # fmt: skip
     device: str = knob(
-        "cpu", "device of the network; cpu: the processor; cuda: the NVIDIA GPU", choices=("cpu", "cuda")
-    )
+        "cpu", "device of the network; cpu: the processor; cuda: the NVIDIA GPU; auto: the GPU if there "
+        "is one", choices=("cpu", "cuda", "auto"),
+    )  # fmt: skip
     lr: float = knob(3e-4, "learning rate at the start", low=0)
     lr_final: float = knob(1e-4, "learning rate at the end; the change is linear", low=0, high=10)
     max_grad_norm: float = knob(

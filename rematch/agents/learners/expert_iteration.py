@@ -12,10 +12,9 @@ the search would not have this property. The gradient is that of PPO's magnet an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from rematch.core.spec import Spec
 from rematch.core.stepping import concat_fields
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.worlds.game import Game
+from rematch.worlds.registry import find
 
 if TYPE_CHECKING:
     from rematch.core.run_config import Config as RunConfig
@@ -54,6 +54,15 @@ class ExpertConfig:
     plies: int = knob(
         -1, "turns of a playout before the value network evaluates it; -1: play to the end of the game",
         unit="turns", low=-1, high=1000,
+    )  # fmt: skip
+    playouts: str = knob(
+        "bot", "players of the playouts; bot: a scripted player in all seats; policy: the learner's policy "
+        "in all seats; seated: that policy, against the scripted player that had the other seat in the game",
+        choices=("bot", "policy", "seated"),
+    )  # fmt: skip
+    bot_fraction: float = knob(
+        0.0, "first fraction of the run in which bots play the playouts", unit="fraction", low=0, high=1,
+        needs="playouts=policy|seated",
     )  # fmt: skip
     positions: int = knob(4096, "positions of a rollout that are searched, at most", unit="positions", low=1)
     replay_size: int = knob(1 << 17, "capacity of the replay buffer", unit="positions", low=1, high=1 << 26)
@@ -79,6 +88,9 @@ def check_search(game: Game) -> None:
 def check_plies(config: ExpertConfig, game: Game, seats: int, critic: str) -> None:
     """ConfigError where the value network cannot evaluate the end of a playout."""
     can_stop = game.search is not None and game.search.leaf_values
+    if config.playouts != "bot" and (game.search is None or game.search.bot_numbers is None):
+        raise ConfigError(f"expert.playouts = {config.playouts}: a policy cannot play the playouts of "
+                          f"{game.name}; expected bot")
     if config.plies >= 0 and (critic != "own" or seats != 2 or not can_stop):
         raise ConfigError(f"expert.plies = {config.plies}: the value network evaluates playouts only in "
                           "games of two seats, with network.critic own and a search with `leaf_values`; "
@@ -99,10 +111,11 @@ class ExpertIteration(Learner):
         self.policy, self.config, self.seed, self.threads = policy, config, seed, threads
         self.rate = 1.0
         self.regularizers: list[Regularizer] = []
-        terms = PpoConfig(value_weight=config.value_weight, magnet_weight=1.0,
-                          max_grad_norm=config.max_grad_norm)
-        self.student = Ppo(policy, terms, seed, threads)
+        self.student = self.make_student(PpoConfig(
+            value_weight=config.value_weight, magnet_weight=1.0, max_grad_norm=config.max_grad_norm
+        ))
         self.native = self.student.native
+        self.bot_numbers: Callable[[Sequence[str]], list[int]] = lambda names: [-1] * len(names)
         self.scratch: Any = make(max(config.positions, config.minibatch_size), 0, 0)
         size = self.scratch.save(np.zeros(1, np.int32)).shape[1]
         self.states = np.zeros((config.replay_size, size), np.uint8)
@@ -110,6 +123,29 @@ class ExpertIteration(Learner):
         self.q_targets: Floats = np.zeros((config.replay_size, actions), np.float32)  # Q / tau
         self.value_targets: Floats = np.zeros(config.replay_size, np.float32)
         self.count = 0  # positions searched so far
+        self.playouts = config.playouts  # those of this iteration
+
+    def make_student(self, terms: PpoConfig) -> Ppo:
+        """What computes the gradient and steps of Adam."""
+        return Ppo(self.policy, terms, self.seed, self.threads)
+
+    @classmethod
+    def needs_cpu(cls, config: RunConfig, spec: Spec) -> str:
+        from rematch.agents.networks.torch_network import half_can_compute
+
+        search = find(config.game).cuda
+        if search is None or search.search is None:
+            return f"the search of {config.game} has no CUDA kernels"
+        if not half_can_compute(config.network):
+            return ("expert iteration on the GPU computes networks of kind mlp with shared layers, without "
+                    "encoder, table and fourier")
+        return "ewc.weight is not 0, and its penalty is computed on the CPU" if config.ewc.weight else ""
+
+    @classmethod
+    def gpu_acting(cls, config: RunConfig, spec: Spec) -> Any:
+        from rematch.agents.networks.torch_acting import TorchRoleActing
+
+        return TorchRoleActing
 
     @classmethod
     def check(cls, config: ExpertConfig, setup: Setup) -> None:
@@ -131,13 +167,29 @@ class ExpertIteration(Learner):
     def build(
         cls, config: RunConfig, spec: Spec, make: MakeWorld, terms: Sequence[TermInfo] = ()
     ) -> AgentSet:
-        learners: dict[str, Learner] = {}
+        kind, learners, game = cls.on_device(config), dict[str, Learner](), find(config.game)
         for r, (name, role) in enumerate(spec.roles.items()):
             policy = Policy(role, config.network, f"{name} (learnt)")
             policy.initialise(config.seed << 8 | r)
-            learners[name] = cls(policy, config.expert, config.seed << 8 | r, config.threads, make)
+            learner = kind(policy, config.expert, config.seed << 8 | r, config.threads, make)
+            if game.search is not None and game.search.bot_numbers is not None:
+                learner.bot_numbers = game.search.bot_numbers
+            learner.prepare(config)
+            learners[name] = learner
         policies = {role: learner.policy for role, learner in learners.items()}
         return AgentSet(learners=learners, players=dict(policies), networks=policies)
+
+    @classmethod
+    def on_device(cls, config: RunConfig) -> type[ExpertIteration]:
+        """The class of the learners: of the CPU, or of the GPU."""
+        if config.device == "cpu":
+            return cls
+        from rematch.agents.learners.cuda_expert import CudaExpert
+
+        return CudaExpert
+
+    def prepare(self, config: RunConfig) -> None:
+        """Before the first iteration, with the settings of the run."""
 
     def load_weights(self, policy: Policy) -> None:
         self.student.load_weights(policy)
@@ -166,14 +218,21 @@ class ExpertIteration(Learner):
         """One iteration: search some decisions of the rollout, then train on the replay buffer."""
         c = self.config
         lr = anneal("linear", c.lr, c.lr_final, progress) * self.rate
+        self.playouts = c.playouts if progress >= c.bot_fraction else "bot"
         out = self.search_positions(rollout, iteration)
         filled = min(self.count, c.replay_size)
         if filled == 0:
             return out
         updates = max(1, round(out["decisions"] * c.replay_ratio / c.minibatch_size))
+        out |= self._train(updates, filled, lr, iteration)
+        return out | {"lr": lr, "updates": float(updates), "replay": float(filled)}
+
+    def _train(self, updates: int, filled: int, lr: float, iteration: int) -> dict[str, float]:
+        """Train on minibatches of the `filled` positions of the replay buffer; mean metrics."""
+        out: dict[str, float] = {}
         for update in range(updates):
             generator = rng.generator(self.seed, rng.SHUFFLE, update, iteration)
-            batch = self.batch(generator.integers(0, filled, min(c.minibatch_size, filled)))
+            batch = self.batch(generator.integers(0, filled, min(self.config.minibatch_size, filled)))
             self.student.threads = self.threads
             grad, means = self.student.gradient(batch, np.arange(len(batch["logp"])), 0.0)
             for regularizer in self.regularizers:
@@ -188,7 +247,7 @@ class ExpertIteration(Learner):
                 out[name] = out.get(name, 0.0) + means[name] / updates
         if not np.isfinite(self.policy.weights).all():
             raise LearnError(f"{self.policy.role.name}: weights are not finite")
-        return out | {"lr": lr, "updates": float(updates), "replay": float(filled)}
+        return out
 
     def search_positions(self, rollout: RolloutBuffer, iteration: int) -> dict[str, float]:
         """Search decisions of the learner and store the results; metrics of the search."""
@@ -202,7 +261,7 @@ class ExpertIteration(Learner):
         states = rollout.host("states")[decisions[:, 0], decisions[:, 1]]
         self.scratch.load(rows, states)
         rng_key = RngKey(rng.key(self.seed, rng.EXPERT, 1), rng.BOT, iteration)
-        values = self.values(rows, rng_key)
+        values = self.values(rows, rng_key, self._players(rollout, decisions))
         legal = np.isfinite(values)
         values[~legal] = 0.0
         logits = self.policy.forward(*self._observe(rows)[:2])[0].astype(np.float64)
@@ -218,21 +277,41 @@ class ExpertIteration(Learner):
         means = {"search_value": expected.mean(), "search_gain": (best - expected).mean()}
         return {name: float(mean) for name, mean in means.items()} | {"decisions": float(len(rows))}
 
-    def values(self, rows: NDArray[np.int32], rng_key: RngKey) -> NDArray[np.float64]:
+    def _players(self, rollout: RolloutBuffer, decisions: NDArray[np.int64]) -> NDArray[np.int32]:
+        """[n, k] who plays the playouts of these decisions: the number of a bot, or -1 for the policy."""
+        role_rollout = rollout[self.policy.role.name]
+        if self.playouts != "seated":
+            return np.full((len(decisions), len(self.policy.role.seats)), -1, np.int32)
+        numbers = np.array(self.bot_numbers(rollout.players[self.policy.role.name]), np.int32)
+        seated: NDArray[np.int32] = numbers[role_rollout.host("slot")[decisions[:, 0], decisions[:, 1]]]
+        return seated
+
+    def values(
+        self, rows: NDArray[np.int32], rng_key: RngKey, players: NDArray[np.int32]
+    ) -> NDArray[np.float64]:
         """[n, A] action values by the search, for these games of the scratch world."""
         c = self.config
-        if c.plies < 0:
+        if self.playouts == "bot" and c.plies < 0:
             values: NDArray[np.float64]
             values = self.scratch.action_values(rows, c.completions, rng_key, self.threads)
             return values
         budget = (c.completions, c.plies)
+
+        def search(part: NDArray[np.int32]) -> NDArray[np.float64]:
+            found: NDArray[np.float64]
+            if self.playouts == "bot":
+                found = self.scratch.leaf_values(part, budget, rng_key, None, self._leaf_values)
+            else:
+                found = self.scratch.policy_values(part, budget, rng_key, players[part], self._play)
+            return found
+
         parts = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
-        search = partial(
-            self.scratch.leaf_values, budget=budget, rng_key=rng_key, candidates=None,
-            value_function=self._leaf_values,
-        )
         with ThreadPoolExecutor(self.threads) as pool:
             return np.concatenate(list(pool.map(search, parts)))
+
+    def _play(self, obs: Floats) -> tuple[Floats, Floats]:
+        logits, values = self.policy.forward(obs)[:2]
+        return logits, values
 
     def _leaf_values(self, obs: Floats) -> Floats:
         return self.policy.forward(obs)[1]

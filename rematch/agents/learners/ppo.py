@@ -158,7 +158,7 @@ class Ppo(Learner):
 
     @classmethod
     def needs_cpu(cls, config: RunConfig, spec: Spec) -> str:
-        return "ewc.weight is not 0, and its penalty is computed on the CPU" if config.ewc.weight else ""
+        return ""
 
     @classmethod
     def in_kernels(cls, config: RunConfig, spec: Spec) -> bool:
@@ -166,6 +166,7 @@ class Ppo(Learner):
 
         c = config.ppo
         plain = c.gradient == "native" and {c.temperature, c.temperature_final} == {1.0}
+        plain = plain and not config.ewc.weight
         return plain and not any(cannot_compute(role, config.network) for role in spec.roles.values())
 
     @classmethod
@@ -247,7 +248,7 @@ class Ppo(Learner):
         sums: dict[str, float] = {}
         steps, stop = 0, False
         for epoch in range(c.epochs):
-            order = rng.generator(self.seed, rng.SHUFFLE, epoch, iteration).permutation(index)
+            order = rng.permutation(index, self.seed, rng.SHUFFLE, epoch, iteration)
             for at in range(0, len(order), c.minibatch_size):
                 rows = order[at : at + c.minibatch_size]
                 grad, means = self.gradient(batch, rows, entropy_weight)
@@ -337,7 +338,7 @@ class Ppo(Learner):
             batch["privileged"] = host("privileged").reshape(size, -1)
         if c.magnet_weight > 0:
             magnet = Policy(self.policy.role, self.policy.config, "magnet", self.magnet)
-            batch["magnet"] = magnet.forward(batch["obs"])[0]
+            batch["magnet"] = magnet.heads(batch["obs"], counts.reshape(size).view(np.uint8))
             if self.temperature != 1.0:
                 batch["magnet"] /= np.float32(self.temperature)
             if "policy.log_std" in (views := weight_views(magnet.weights, magnet.layout)):

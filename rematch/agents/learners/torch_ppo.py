@@ -8,14 +8,13 @@ have a fixed order: a resumed run has the same bits on the same card.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from rematch.agents.learners.adam import BETA_1, BETA_2, EPSILON
 from rematch.agents.learners.gpu_ppo import GpuPpo
+from rematch.agents.learners.gradient_step.minibatch_kernels import MinibatchKernels, RowKernels, columns
+from rematch.agents.learners.gradient_step.two_towers import TwoTowers, has_two_towers
 from rematch.agents.learners.ppo import PpoConfig
 from rematch.agents.learners.ppo_loss import objective
 from rematch.agents.networks import mlp
@@ -42,6 +41,7 @@ class TorchPpo(GpuPpo):
     rollout: CudaRolloutBuffer | None = None  # whose tensors the graphs read, see _allocate
     track: CudaRoleRollout
     reward: Tensor
+    towers: TwoTowers | None
 
     def __init__(self, policy: Policy, config: PpoConfig, seed: int, threads: int) -> None:
         super().__init__(policy, config, seed, threads)
@@ -55,8 +55,9 @@ class TorchPpo(GpuPpo):
         self.updates = torch.zeros((), dtype=torch.float64, device=device)  # of Adam
         # learning rate, entropy weight, temperature, iteration
         self.settings = torch.zeros(4, dtype=torch.float64, device=device)
-        self.names = (*MEANS, *(["belief_nll"] if policy.config.encoder == "bimdn" else []), *NORMS)
-        self.sums = torch.zeros(len(self.names) + 1, dtype=torch.float64, device=device)  # and steps
+        self.names: tuple[str, ...] = ()  # of the metrics that are means over the minibatches
+        self.sums = torch.zeros(0, dtype=torch.float64, device=device)  # of these metrics, and steps
+        self.parabolas: list[tuple[Tensor, Tensor]] = []  # of the regularizers: Regularizer.parabola
         self.stopped, self.failed = (torch.zeros((), dtype=torch.bool, device=device) for _ in range(2))
         self.position, self.count = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
         self.send()
@@ -86,6 +87,9 @@ class TorchPpo(GpuPpo):
         numbers = [lr, entropy_weight, self.temperature, float(iteration)]
         self.settings.copy_(torch.tensor(numbers, dtype=torch.float64))
         self.learning.copy_(torch.from_numpy(self._learning_weights()))
+        for tensors, regularizer in zip(self.parabolas, self.regularizers):
+            for tensor, array in zip(tensors, regularizer.parabola()):
+                tensor.copy_(torch.from_numpy(array))
         if self.track.reward_terms:  # terms are computed on the host
             self.reward.copy_(torch.from_numpy(rollout.total_reward(self.policy.role.name)))
         self.prepare_graph.replay()
@@ -122,9 +126,17 @@ class TorchPpo(GpuPpo):
             self.reward = torch.zeros(shape, device=self.device)
         size = rollout.steps * rollout.games * len(role.seats)
         self.minibatch = min(c.minibatch_size, size)
-        self.advantage, self.target = (torch.zeros(size, device=self.device) for _ in range(2))
+        self.raw_advantage, self.advantage, self.target = (
+            torch.zeros(size, device=self.device) for _ in range(3)
+        )
+        self.counts = torch.zeros(size, dtype=torch.int32, device=self.device)
         self.order = torch.zeros((c.epochs, size), dtype=torch.int64, device=self.device)
         self.variances = torch.zeros(2, dtype=torch.float64, device=self.device)
+        self.allocate_step({
+            name: torch.zeros((self.minibatch, *column.shape[1:]), dtype=column.dtype, device=self.device)
+            for name, column in columns(self).items()
+        })  # fmt: skip
+        self.rows = RowKernels(self, rollout, self.kernels)
         try:
             self._prepare()
             self.count.zero_()  # a minibatch without rows changes nothing
@@ -137,11 +149,22 @@ class TorchPpo(GpuPpo):
                 "expected a smaller ppo.minibatch_size, or cpu"
             ) from None
 
+    def allocate_step(self, batch: dict[str, Tensor]) -> None:
+        """The buffers of a gradient step from these columns; batch: see MinibatchKernels."""
+        role = self.policy.role
+        belief = ["belief_nll"] if self.policy.config.encoder == "bimdn" else []
+        self.names = (*MEANS, *belief, *(f"{each.name}_penalty" for each in self.regularizers), *NORMS)
+        self.sums = torch.zeros(len(self.names) + 1, dtype=torch.float64, device=self.device)
+        self.parabolas = [(torch.zeros_like(self.weights), torch.zeros_like(self.weights))
+                          for _ in self.regularizers]
+        self.kernels, self.towers = MinibatchKernels(self, batch), None
+        if has_two_towers(role, self.policy.config):
+            self.towers = TwoTowers(role, self.policy.config, self.weights)
+
     def _prepare(self) -> None:
         """Advantages, the scale of them, and the order of the rows in every epoch."""
-        assert self.rollout is not None
-        advantage, target, counts = advantages(self.rollout, self.track, self.reward, self.config)
-        value = self.track.value_tensor[:-1].reshape(-1)
+        self.rows.advantages()
+        target, counts, value = self.target, self.counts != 0, self.track.value_tensor[:-1].reshape(-1)
         self.count.copy_(counts.sum())
 
         def moments(numbers: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,9 +172,8 @@ class TorchPpo(GpuPpo):
             mean = (numbers.double() * counted).sum() / total
             return mean, ((numbers.double() - mean) ** 2 * counted).sum() / total
 
-        mean, variance = moments(advantage)
-        self.advantage.copy_((advantage - mean) / (variance.sqrt() + 1e-8))
-        self.target.copy_(target)
+        mean, variance = moments(self.raw_advantage)
+        self.advantage.copy_((self.raw_advantage - mean) / (variance.sqrt() + 1e-8))
         self.variances.copy_(torch.stack([moments(target - value)[1], moments(target)[1]]))
         self.order.copy_(self._shuffled(counts))
         finite = target.isfinite() & self.track.logp_tensor[:-1].reshape(-1).isfinite()
@@ -171,76 +193,83 @@ class TorchPpo(GpuPpo):
 
     def _minibatch(self) -> None:
         """One step of Adam; no change after the target KL, or behind the last row."""
+        self.fill_batch()
+        if self.config.magnet_weight > 0:
+            self.fill_magnet()
+        if self.towers is not None:
+            gradient, means = self._gradient_of_towers(self.towers)
+            self._step(gradient, means)
+            return
+        batch = self.kernels.batch
         views = mlp.views(self.weights, self.policy.role, self.policy.config)
         leaves = {name: view.detach().requires_grad_() for name, view in views.items()}
-        batch = self._rows()
         with arithmetic(self.policy.config, self.device):
             output = mlp.apply(leaves, self.policy.role, self.policy.config, batch["obs"], batch.get("mask"),
                                privileged=batch.get("privileged"), dropout=self._dropout)
-            _, entropy_weight, temperature, _ = self.settings.float().unbind()
-            if self.config.magnet_weight > 0:
-                batch |= self._magnet(batch, temperature)
+        compute = self._gradient if output.belief is None else self._gradient_with_belief
+        self._step(*compute(output, leaves))
+
+    def _step(self, gradient: Tensor, means: Tensor) -> None:
+        """Add the penalties; a step of Adam."""
+        for place, curvature in self.parabolas:
+            difference = self.weights - place
+            penalty = 0.5 * (curvature * difference**2).sum(dtype=torch.float64)
+            means, gradient = torch.cat([means, penalty[None]]), gradient + curvature * difference
+        self.kernels.step(gradient * self.learning, means)
+
+    def fill_batch(self) -> None:
+        """Write the columns of the next minibatch."""
+        self.rows.gather()
+
+    def _gradient_of_towers(self, towers: TwoTowers) -> tuple[Tensor, Tensor]:
+        """As `_gradient`, of two equal towers."""
+        heads, values = towers.forward(self.kernels.batch["obs"])
+        if "mask" in self.kernels.batch:
+            heads = mlp.masked(heads, self.kernels.batch["mask"])
+        means, of_log_std = self.kernels.loss(heads, values)
+        towers.backward(self.kernels.heads_gradient, self.kernels.value_gradient)
+        if self.policy.role.actions.kind == "continuous":
+            towers.gradient[self.kernels.log_std] = of_log_std.float()
+        return towers.gradient, means
+
+    def _gradient(self, output: mlp.NetworkOutput, leaves: mlp.Weights) -> tuple[Tensor, Tensor]:
+        """The gradient [P] of the loss, and the means."""
+        heads, value = output.distribution.heads, output.value
+        assert value is not None
+        means, of_log_std = self.kernels.loss(heads.detach(), value.detach())
+        slopes = (self.kernels.heads_gradient, self.kernels.value_gradient)
+        parts = torch.autograd.grad((heads, value), list(leaves.values()), slopes, materialize_grads=True)
+        gradient = torch.cat([part.reshape(-1) for part in parts])
+        if self.policy.role.actions.kind == "continuous":
+            gradient[self.kernels.log_std] += of_log_std
+        return gradient, means
+
+    def _gradient_with_belief(
+        self, output: mlp.NetworkOutput, leaves: mlp.Weights
+    ) -> tuple[Tensor, Tensor]:
+        """As `_gradient`, of a network that learns where the opponent is: by the loss of ppo_loss.py."""
+        _, entropy_weight, temperature, _ = self.settings.float().unbind()
+        batch = self.kernels.batch | {"share": self.kernels.share}
+        if self.config.magnet_weight > 0:
+            batch["magnet"] = self.kernels.magnet
+            if self.policy.role.actions.kind == "continuous":
+                batch["magnet_log_std"] = self.magnet_tensor[self.kernels.log_std]
         loss, means = objective(self.policy, self.config, output, batch, entropy_weight, temperature)
         parts = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-        gradient = torch.cat([part.reshape(-1) for part in parts]) * self.learning
-        self._step(gradient, means, (batch["share"] > 0).any())
-        self.position += 1
+        numbers = [means[name].detach().double() for name in (*MEANS, "belief_nll")]
+        return torch.cat([part.reshape(-1) for part in parts]), torch.stack(numbers)
 
     def _dropout(self, x: Tensor) -> Tensor:
         return torch.nn.functional.dropout(x, self.policy.config.dropout)
 
-    def _rows(self) -> dict[str, Tensor]:
-        """The columns of this minibatch; rows behind the last one repeat the first with share 0."""
-        epochs, size = self.order.shape
-        per_epoch = ((self.count + self.minibatch - 1) // self.minibatch).clamp(min=1)
-        epoch, place = self.position // per_epoch, self.position % per_epoch * self.minibatch
-        places = place + torch.arange(self.minibatch, device=self.device)
-        used = (places < self.count) & (epoch < epochs)
-        rows = self.order.view(-1)[(epoch.clamp(max=epochs - 1) * size + places.clamp(max=size - 1))]
-        rows = torch.where(used, rows, rows[:1])
-        track = self.track
-        columns = {"obs": track.obs_tensor, "mask": track.mask_tensor, "privileged": track.privileged_tensor,
-                   "action": track.action_tensor, "logp": track.logp_tensor, "value": track.value_tensor}
-        batch = {name: column.flatten(0, 2)[rows] for name, column in columns.items() if column is not None}
-        batch["advantage"], batch["target"] = self.advantage[rows], self.target[rows]
-        batch["share"] = used / used.sum().clamp(min=1)
-        return batch
-
-    def _magnet(self, batch: dict[str, Tensor], temperature: Tensor) -> dict[str, Tensor]:
-        """The columns of the magnet: its logits or means, and its log_std."""
-        role, config = self.policy.role, self.policy.config
-        with torch.no_grad():
+    def fill_magnet(self) -> None:
+        """Write the logits or means of the magnet for this minibatch."""
+        role, config, out = self.policy.role, self.policy.config, self.kernels.magnet
+        with torch.no_grad(), arithmetic(config, self.device):
             views = mlp.views(self.magnet_tensor, role, config)
-            heads = mlp.apply(views, role, config, batch["obs"]).distribution.heads
-        log_std = {"magnet_log_std": views["policy.log_std"]} if "policy.log_std" in views else {}
-        return {"magnet": heads if log_std else heads / temperature} | log_std
-
-    def _step(self, gradient: Tensor, means: dict[str, Tensor], has_rows: Tensor) -> None:
-        """Clip the gradient, take a step of Adam (adam.py), add to the sums."""
-        limit = self.config.max_grad_norm
-        norm = torch.linalg.vector_norm(gradient)
-        scale = torch.where(norm > limit, limit / norm, 1.0) if limit > 0 else torch.ones_like(norm)
-        wanted = has_rows & ~self.stopped & ~self.failed
-        active = wanted & norm.isfinite()
-        self.failed |= wanted & ~active
-        self.updates += active
-        gradient = torch.where(active, gradient * scale, 0.0)
-        factor = active.float()
-        self.first.lerp_(gradient, (1 - BETA_1) * factor)
-        self.second.lerp_(gradient * gradient, (1 - BETA_2) * factor)
-        updates = self.updates.clamp(min=1)
-        rate = (self.settings[0] / (1 - BETA_1**updates) * active).float()
-        unbias = (1 / (1 - BETA_2**updates)).float()
-        self.weights -= rate * self.first / ((self.second * unbias).sqrt() + EPSILON)
-        network = self.policy.config
-        if self.policy.role.actions.kind == "continuous":
-            views = mlp.views(self.weights, self.policy.role, network)
-            views["policy.log_std"].clamp_(network.log_std_low, network.log_std_high)
-        every = means | dict(zip(NORMS, (norm, norm * scale)))
-        numbers = torch.stack([*(every[name].detach().double() for name in self.names), active.double()])
-        self.sums += torch.where(active, numbers, 0.0)
-        if self.config.target_kl > 0:
-            self.stopped |= active & (means["kl"] > 1.5 * self.config.target_kl)
+            out.copy_(mlp.apply(views, role, config, self.kernels.batch["obs"]).distribution.heads)
+        if role.actions.kind == "discrete":
+            out /= self.settings[2].float()
 
     def _finish(self, decisions: int, progress: float) -> dict[str, float]:
         """The policy of the host gets the new weights; the metrics."""
@@ -263,30 +292,3 @@ class TorchPpo(GpuPpo):
         out |= {"temperature": self.temperature, "updates": steps, "decisions": float(decisions)}
         return out
 
-
-def advantages(
-    rollout: CudaRolloutBuffer, track: CudaRoleRollout, reward: Tensor, config: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    """RolloutBuffer.advantages on tensors, [T * N * k] each; no game of a CUDA world is cut off."""
-    seats = track.seats
-    acted = rollout.acting_tensor[:, :, seats] != 0
-    value, ended = track.value_tensor, (rollout.ended_tensor != 0)[:, :, None]
-    ahead, has_next = value[-1], acted[-1]
-    due = next_advantage = zero = torch.zeros_like(ahead)
-    every, counts = [], []
-    for t in range(rollout.steps - 1, -1, -1):
-        due = torch.where(ended[t], reward[t], due + reward[t])
-        ahead = torch.where(ended[t], zero, ahead)
-        next_advantage = torch.where(ended[t], zero, next_advantage)
-        has_next = has_next | ended[t]
-        delta = due + config.gamma * ahead - value[t]
-        estimate = torch.where(has_next, delta + config.gamma * config.gae_lambda * next_advantage, zero)
-        every.append(torch.where(acted[t], estimate, zero))
-        counts.append(acted[t] & has_next)
-        next_advantage = torch.where(acted[t], estimate, next_advantage)
-        ahead = torch.where(acted[t], value[t], ahead)
-        due = torch.where(acted[t], zero, due)
-        has_next = has_next | acted[t]
-    advantage = torch.stack(every[::-1])
-    learned = torch.stack(counts[::-1]) & (rollout.slot_tensor[:-1, :, seats] == 0)
-    return advantage.flatten(), (advantage + value[:-1]).flatten(), learned.flatten()

@@ -12,11 +12,20 @@ from torch import Tensor
 from rematch.agents.networks import cuda_network as networks
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Role
+from rematch.core.system import cuda
 from rematch.core.system.cuda import Kernel, Program
 from rematch.rollout.cuda_rollout import DEVICE, CudaRolloutBuffer, on_device
 from rematch.rollout.seating import RoleSeating
 
-ACT_THREADS, LEARNER_RANGE, OPPONENT_RANGE = 256, 128, 2048  # of act.h
+ACT_THREADS, OPPONENT_RANGE = 256, 2048  # of act.h
+FEWEST, MOST = 128, 1024  # rows of a block that serves slot 0
+
+
+def learner_range(rows: int) -> int:
+    """Rows of a block of `act` that serves slot 0, where all roles together have `rows`: three blocks for
+    each multiprocessor, which load the weights once."""
+    wanted = -(-rows // (3 * cuda.multiprocessors()))
+    return min(MOST, max(FEWEST, -(-wanted // FEWEST) * FEWEST))
 
 
 class Packing:
@@ -48,7 +57,6 @@ class CudaRoleActing:
         self.weights = torch.zeros((self.slots, self.order.size), device=DEVICE)
         self.pack = Packing(self.weights, role, config)
         self.kernel = network_kernel("act", role, config)
-        self.blocks = -(-self.rows // LEARNER_RANGE) + (self.slots - 1) * -(-self.rows // OPPONENT_RANGE)
         track = rollout.role_tracks[role.name]
         arguments = np.zeros(1, networks.ACT)
         tensors = {
@@ -78,9 +86,16 @@ class CudaRoleActing:
         }
         for name, number in numbers.items():
             arguments[name] = number
-        self.struct = arguments
-        self.arguments = on_device(arguments)
+        self._arrange(arguments)
         self.program = tuple(networks.macros(role, config).values())
+
+    def _arrange(self, struct: np.ndarray[Any, Any]) -> None:
+        """Blocks for these roles."""
+        self.struct, rows = struct, int(struct["rows"].max())
+        struct["learner_range"] = learner_range(rows * len(struct))
+        self.value_blocks = -(-rows // int(struct["learner_range"][0]))
+        self.blocks = self.value_blocks + (self.slots - 1) * -(-rows // OPPONENT_RANGE)
+        self.arguments = on_device(struct)
 
     def send_weights(self) -> None:
         """Send the slots that were filled since the last rollout."""
@@ -92,17 +107,15 @@ class CudaRoleActing:
         self.seating.changed.clear()
 
     def act(self, t: int, first_step: Tensor, only_values: bool = False) -> None:
-        blocks = -(-self.rows // LEARNER_RANGE) if only_values else self.blocks
-        roles = len(self.struct)
-        self.kernel((blocks, roles), ACT_THREADS, self.arguments, t, int(only_values))
+        blocks = self.value_blocks if only_values else self.blocks
+        self.kernel((blocks, len(self.struct)), ACT_THREADS, self.arguments, t, int(only_values))
 
     def join(self, other: CudaRoleActing) -> bool:
         """Whether one launch serves both roles from now on, because the same program computes them."""
         if self.program != other.program:
             return False
-        self.struct = np.concatenate([self.struct, other.struct])
-        self.arguments, self.blocks = on_device(self.struct), max(self.blocks, other.blocks)
-        self.rows = max(self.rows, other.rows)
+        self.slots = max(self.slots, other.slots)
+        self._arrange(np.concatenate([self.struct, other.struct]))
         return True
 
 
@@ -114,7 +127,7 @@ def network_kernel(name: str, role: Role, config: Any, cooperative: bool = False
         "advantages": 0,
         "pack": 0,
         "shuffle": 0,
-        "finish": 0,
+        "finish": networks.SELECT_BYTES,
         "count_rows": networks.SELECT_BYTES,
         "scan_rows": networks.SELECT_BYTES,
         "list_rows_to_learn": networks.SELECT_BYTES,

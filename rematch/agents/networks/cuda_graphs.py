@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rematch.core.errors import ConfigError
+
 Array = NDArray[Any]
 Inputs = Mapping[str, Tensor]
 Function = Callable[..., tuple[Tensor, ...]]
@@ -39,7 +41,12 @@ class Recorder:
         with self.lock:  # the input buffers of a recording are shared by all threads
             key = (function, constants, *((name, tensor.shape) for name, tensor in tensors.items()))
             if key not in self.recordings:
-                self.recordings[key] = self._record(function, tensors, constants)
+                try:
+                    self.recordings[key] = self._record(function, tensors, constants)
+                except torch.OutOfMemoryError:
+                    sizes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
+                    raise ConfigError(f"device = cuda: the GPU has too little memory for a batch of {sizes}; "
+                                      "expected fewer games, a smaller batch or network, or cpu") from None
             graph, inputs, outputs = self.recordings[key]
             for name, tensor in tensors.items():
                 inputs[name].copy_(tensor)

@@ -15,6 +15,7 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.networks.layout import layout
 from rematch.core.arrays import Floats
 from rematch.core.spec import Role
+from rematch.core.system import cuda
 
 FOLDER = Path(__file__).parent / "cuda"
 WIDTHS, MAX_ACTIONS = (64, 128), 64
@@ -36,27 +37,30 @@ NUMBERS = (  # of ppo_gradient.h
     "adam_steps",
     "failed",
 )
-ROW_STATS, GROUPS, CHUNK, SELECT_ROWS, MOMENTS = 6, 64, 32, 4096, 3  # of ppo_gradient.h, ppo.h and select.h
+ROW_STATS, CHUNK, SELECT_ROWS, MOMENTS = 6, 32, 4096, 3  # of ppo_loss.h, ppo.h and select.h
+MOST_BLOCKS = 64  # of a learner in an update; each has at least one group of tiles
+GROUP_ROWS = 64  # that a warpgroup computes together
+MOST_GROUP_INPUTS, MOST_GROUP_OUTPUTS = 128, 8  # the sums of wider networks do not fit into its registers
 SELECT_BYTES = 256  # shared memory of a block of select.h
 
 
-def _struct(text: str) -> np.dtype[np.void]:
+def c_struct(text: str) -> np.dtype[np.void]:
     """The dtype of a C struct from words name:type; without a type it is a pointer."""
     members = [word.partition(":") for word in text.split()]
     return np.dtype([(name, kind or "u8") for name, _, kind in members], align=True)
 
 
 # The structs of act.h, act_float.h, advantages.h and ppo.h.
-ACT = _struct("""
+ACT = c_struct("""
     weights learner obs mask slot acting action choice logp value heads inputs first_step key:u8 rows:i4
-    seats:i4 all_seats:i4 first_seat:i4 slots:i4 first_row:i4""")
-FLOAT = _struct("""
+    seats:i4 all_seats:i4 first_seat:i4 slots:i4 first_row:i4 learner_range:i4""")
+FLOAT = c_struct("""
     weights obs mask acting action choice step key:u8 w1:i4 b1:i4 w2:i4 b2:i4 head:i4 head_bias:i4 log_std:i4
     rows:i4 all_seats:i4 seat:i4 greedy:i4""")
-ADVANTAGES = _struct("""
+ADVANTAGES = c_struct("""
     reward ended acting slot value advantage target counts rows:i4 seats:i4 all_seats:i4 first_seat:i4
     reward_seats:i4 reward_first:i4 steps:i4 gamma:f4 gamma_lambda:f4""")
-UPDATE = _struct("""
+UPDATE = c_struct("""
     weights first second packed magnet_weights partial chunk_sums tile_stats block_moments block_counts
     numbers new_weights inputs action choice mask logp advantage target value magnet magnet_log_std
     magnet_inv_var records counts index count order scaling barrier updates failed key:u8 active:i4
@@ -87,16 +91,33 @@ def cannot_compute(role: Role, config: NetworkConfig) -> str:
     return ""
 
 
+def in_warpgroups(role: Role, config: NetworkConfig) -> bool:
+    """Whether four warps multiply together (warpgroup.h): on Hopper, for networks of the recipes' size."""
+    return (
+        cuda.has_warpgroups()
+        and tuple(config.hidden) == (64, 64)
+        and role.actions.size < MOST_GROUP_OUTPUTS
+        and _padded_inputs(role, config, 1) <= MOST_GROUP_INPUTS
+    )
+
+
 def inputs(role: Role, config: NetworkConfig) -> int:
-    """Numbers that the first layer reads: observations and their octaves, up to a multiple of 32."""
-    return _up(role.size * (1 + 2 * config.fourier), 32)
+    """Numbers that the first layer reads: observations and their octaves, up to a multiple of 32; for
+    warpgroups with a one behind them."""
+    return _padded_inputs(role, config, int(in_warpgroups(role, config)))
+
+
+def _padded_inputs(role: Role, config: NetworkConfig, more: int) -> int:
+    return _up(role.size * (1 + 2 * config.fourier) + more, 32)
 
 
 def weight_bytes(role: Role, config: NetworkConfig) -> int:
     """The size of `Weights` of network.h."""
     first, second = config.hidden
     outputs = role.actions.size + 1
-    halves = first * (inputs(role, config) + 8) + second * (first + 8) + _up(outputs, 16) * (second + 8)
+    spare = 0 if in_warpgroups(role, config) else 8
+    halves = first * (inputs(role, config) + spare) + second * (first + spare)
+    halves += _up(outputs, 16) * (second + spare)
     return 2 * halves + 4 * (first + second + _up(outputs, 4) + 3 * _up(role.actions.size, 4))
 
 
@@ -106,8 +127,8 @@ def _up(number: int, multiple: int) -> int:
 
 def act_bytes(role: Role, config: NetworkConfig) -> int:
     """Shared memory of a block of `act`: `ActMemory` of act.h."""
-    strips = 128 * (2 * (inputs(role, config) + 8) + 4 * (role.size + role.actions.size + 1))
-    return weight_bytes(role, config) + strips + 4 * (16 * 128 + 8) + 64
+    rows = 128 * (2 * (inputs(role, config) + 8) + 4 * (role.size + role.actions.size + 1))
+    return weight_bytes(role, config) + rows + 4 * (2048 + 8) + 64
 
 
 def float_bytes(role: Role, config: NetworkConfig) -> int:
@@ -127,18 +148,39 @@ def record_size(role: Role) -> int:
 def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
     """Shared memory of a block of `update`: `UpdateMemory` of ppo.h."""
     actions, outputs = role.actions.size, role.actions.size + 1
+    if in_warpgroups(role, config):
+        return weight_bytes(role, config) + 2 * _group_bytes(role, config) + _rest_bytes(role)
     halves = 2 * (inputs(role, config) + 8) + 2 * sum(width + 8 for width in config.hidden)
     halves += _up(outputs, 16) + 8
     numbers = outputs + 2 * record_size(role) + 3  # outputs, records of two tiles, rows of three
     strips = tile // 16 * (ROW_STATS + actions)  # statistics of each strip
-    rest = UPDATE.itemsize + 4 * (2 + 2 * actions + strips) + 8 * 24 + 64
-    return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + rest
+    return weight_bytes(role, config) + tile * (2 * halves + 4 * numbers) + 4 * strips + _rest_bytes(role)
+
+
+def _rest_bytes(role: Role) -> int:
+    return UPDATE.itemsize + 4 * (2 + 2 * role.actions.size) + 8 * 24 + 64
+
+
+def _group_bytes(role: Role, config: NetworkConfig) -> int:
+    """What a warpgroup has of its tiles: `GroupTile` of ppo_groups.h."""
+    rows, outputs = GROUP_ROWS, role.actions.size + 1
+    values = ROW_STATS + role.actions.size + outputs
+    halves = 2 * inputs(role, config) * (rows + 1) + rows * (2 * sum(config.hidden) + 8)
+    numbers = rows * (outputs + (values | 1) + 2 * record_size(role) + 3) + 4 * values
+    return 2 * halves + 4 * numbers
 
 
 def tile_rows(role: Role, config: NetworkConfig) -> int:
     """Rows of a tile of `update`; 0 if no tile fits."""
+    if in_warpgroups(role, config):
+        return GROUP_ROWS
     fitting = [rows for rows in TILES if update_bytes(role, config, rows) <= SHARED_MEMORY]
     return fitting[0] if fitting else 0
+
+
+def groups(role: Role, config: NetworkConfig) -> int:
+    """Groups of tiles whose sums an update adds: GROUPS of ppo_tiles.h and ppo_groups.h."""
+    return 128 if in_warpgroups(role, config) else 64
 
 
 def macros(role: Role, config: NetworkConfig) -> dict[str, int]:
@@ -152,12 +194,16 @@ def macros(role: Role, config: NetworkConfig) -> dict[str, int]:
         "ACTIONS": role.actions.size,
         "DISCRETE": int(role.actions.kind == "discrete"),
         "RELU": int(config.activation == "relu"),
+        "WARPGROUPS": int(in_warpgroups(role, config)),
     }
 
 
-def in_tiles(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+def in_tiles(matrix: NDArray[np.int64], warpgroups: bool) -> NDArray[np.int64]:
     """A matrix in the order of `MatrixPlace` (network.h): [warp][tile][lane][4]."""
     rows, columns = matrix.shape
+    if warpgroups:  # row = warp, part (8 rows), eighth;  column = tile, pair, number
+        blocks = matrix.reshape(rows // 16, 2, 8, columns // 8, 4, 2)
+        return blocks.transpose(0, 3, 2, 4, 1, 5).reshape(-1)
     # row = half, tile, part (8 rows), eighth;  column = side, tile, pair, number
     split = matrix.reshape(2, rows // 32, 2, 8, 4, columns // 32, 4, 2)
     return split.transpose(4, 0, 1, 5, 3, 6, 2, 7).reshape(-1)
@@ -177,8 +223,10 @@ class WeightOrder:
         first = rows("trunk.0.weight")
         filled = np.full((first.shape[0], padded), -1, np.int64)
         filled[:, : first.shape[1]] = first
-        parts = [in_tiles(filled), in_tiles(rows("trunk.1.weight")), rows("trunk.0.bias"),
-                 rows("trunk.1.bias"), rows("policy.head.weight"), rows("value.head.weight"),
+        grouped = in_warpgroups(role, config)
+        parts = [in_tiles(filled, grouped), in_tiles(rows("trunk.1.weight"), grouped),
+                 rows("trunk.0.bias"), rows("trunk.1.bias"),
+                 rows("policy.head.weight"), rows("value.head.weight"),
                  rows("policy.head.bias"), rows("value.head.bias")]  # fmt: skip
         self.log_std = sum(part.size for part in parts)  # offset of log_std
         if "policy.log_std" in entries:

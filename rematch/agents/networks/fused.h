@@ -16,21 +16,15 @@
 #include <string.h>
 
 #include "../../worlds/native/random.h"
+#include "fused_math.h"
 
 enum { BLOCK = 64, MAX_LAYERS = 8, CHUNKS = 16, MAX_THREADS = 64, PAD = 16 };
 
-#if defined(__AVX512F__)
-enum { LANES = 16 };
-#elif defined(__AVX__)
-enum { LANES = 8 };
-#else
-enum { LANES = 4 };
-#endif
-typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
-
 /* --- the network's shape ------------------------------------------------------------------------- */
 
-typedef struct { int in, in_pad, out, out_pad, weight, bias; } Dense; /* offsets into packed weights */
+/* One layer; weight and bias are offsets into packed weights. The gradient of the weights is summed as [in_pad][out_pad], or
+ * `turned`, [out_pad][in_pad]: whichever leaves out more of the padding. */
+typedef struct { int in, in_pad, out, out_pad, weight, bias, turned; } Dense;
 
 typedef struct {
     int obs, fourier;                    /* observation columns; octaves of sine and cosine added to each number */
@@ -55,6 +49,7 @@ typedef struct {
 } Net;
 
 static inline int padded(int n) { return (n + PAD - 1) / PAD * PAD; }
+static inline int fours(int n) { return (n + 3) / 4 * 4; }
 
 /* Packed: per layer weight [in_pad][out_pad] and bias [out_pad], zero where padded. A categorical column
  * adds the table row of its category to the first layer: the product with a one-hot vector, without the zeros. */
@@ -80,6 +75,7 @@ static void net_plan(Net *net) {
             else d->out = net->shared ? net->actions + 1 : t == 0 ? net->actions : 1;
             d->in_pad = padded(d->in);
             d->out_pad = padded(d->out);
+            d->turned = fours(d->out) * d->in_pad < fours(d->in) * d->out_pad;
             d->weight = at;
             at += d->in_pad * d->out_pad;
             d->bias = at;
@@ -97,17 +93,6 @@ static void net_plan(Net *net) {
     net->flat_table[1] = tower + (long)net->width[0] * (net->inputs[1] + 1);
 }
 
-/* to[c][r] = from[r][c], in squares that stay in the L1 cache: a column of a wide matrix touches one cache line per number. */
-static void transpose(long rows, long columns, const float *from, long from_row, float *to, long to_row) {
-    enum { SIDE = 16 };
-    for (long r = 0; r < rows; r += SIDE)
-        for (long c = 0; c < columns; c += SIDE) {
-            long r_end = r + SIDE < rows ? r + SIDE : rows, c_end = c + SIDE < columns ? c + SIDE : columns;
-            for (long i = r; i < r_end; i++)
-                for (long j = c; j < c_end; j++) to[j * to_row + i] = from[i * from_row + j];
-        }
-}
-
 /* Moves one layer between flat (torch's order: weight [out][in], bias [out]) and packed. */
 static const float *pack_rows(const Dense *d, int first, int rows, const float *flat, float *packed) {
     transpose(rows, d->in, flat, d->in, packed + d->weight + first, d->out_pad);
@@ -116,10 +101,14 @@ static const float *pack_rows(const Dense *d, int first, int rows, const float *
     return flat + rows;
 }
 
-static float *unpack_rows(const Dense *d, int first, int rows, const float *packed, float *flat) {
-    transpose(d->in, rows, packed + d->weight + first, d->out_pad, flat, d->in);
+/* The reverse, for gradients. */
+static float *unpack_rows(const Dense *d, int first, int rows, const float *grad, float *flat) {
+    if (d->turned)
+        for (long o = 0; o < rows; o++) memcpy(flat + o * d->in, grad + d->weight + (first + o) * d->in_pad, sizeof(float) * (size_t)d->in);
+    else
+        transpose(d->in, rows, grad + d->weight + first, d->out_pad, flat, d->in);
     flat += rows * d->in;
-    for (int o = 0; o < rows; o++) flat[o] = packed[d->bias + first + o];
+    for (int o = 0; o < rows; o++) flat[o] = grad[d->bias + first + o];
     return flat + rows;
 }
 
@@ -148,114 +137,22 @@ static void net_pack(const Net *net, const float *flat, float *packed) {
     if (!net->discrete) memcpy(packed + net->log_std, flat, sizeof(float) * (size_t)A);
 }
 
-static float *unpack_tower(const Net *net, int t, const float *packed, float *flat) {
+static float *unpack_tower(const Net *net, int t, const float *grad, float *flat) {
     for (int l = 0; l < net->layers; l++) {
-        flat = unpack_rows(&net->dense[t][l], 0, net->width[l], packed, flat);
+        flat = unpack_rows(&net->dense[t][l], 0, net->width[l], grad, flat);
         if (!l) flat += (size_t)net->rows[t] * (size_t)net->width[0];
     }
     return flat;
 }
 
-/* The reverse of net_pack, without the tables. */
-static void net_unpack(const Net *net, const float *packed, float *flat) {
+/* The reverse of net_pack for a gradient, without the tables. */
+static void net_unpack(const Net *net, const float *grad, float *flat) {
     int top = net->layers, A = net->actions;
-    flat = unpack_tower(net, 0, packed, flat);
-    flat = unpack_rows(&net->dense[0][top], 0, A, packed, flat);
-    if (!net->shared) flat = unpack_tower(net, 1, packed, flat);
-    flat = unpack_rows(&net->dense[net->towers - 1][top], net->shared ? A : 0, 1, packed, flat);
-    if (!net->discrete) memcpy(flat, packed + net->log_std, sizeof(float) * (size_t)A);
-}
-
-/* --- arithmetic ---------------------------------------------------------------------------------- */
-
-/* A tile of C[m][n] = start[m * lds + n] + sum_k A[m * am + k * ak] * B[k * ldb + n], without a start from 0 on; the
- * sums stay in registers over all k. */
-static inline __attribute__((always_inline)) void tile(const int mr, const int nr, long depth, const float *A, long am,
-                                                       long ak, const float *B, long ldb, const float *start, long lds, float *C, long ldc) {
-    vec sum[8][4];
-#pragma GCC unroll 8
-    for (int m = 0; m < mr; m++)
-#pragma GCC unroll 4
-        for (int n = 0; n < nr; n++) sum[m][n] = start ? *(const vec *)(start + m * lds + n * LANES) : (vec){0};
-    for (long k = 0; k < depth; k++) {
-        vec b[4];
-#pragma GCC unroll 4
-        for (int n = 0; n < nr; n++) b[n] = *(const vec *)(B + k * ldb + n * LANES);
-#pragma GCC unroll 8
-        for (int m = 0; m < mr; m++) {
-            float a = A[m * am + k * ak];
-#pragma GCC unroll 4
-            for (int n = 0; n < nr; n++) sum[m][n] += a * b[n];
-        }
-    }
-#pragma GCC unroll 8
-    for (int m = 0; m < mr; m++)
-#pragma GCC unroll 4
-        for (int n = 0; n < nr; n++) *(vec *)(C + m * ldc + n * LANES) = sum[m][n];
-}
-
-/* rows is a multiple of 8, columns of LANES (all shapes are padded). Every sum runs over k in order, so the shape
- * of the tiles changes no bit. */
-static void matmul(long rows, long columns, long depth, const float *A, long am, long ak, const float *B, long ldb,
-                   const float *start, long lds, float *C, long ldc) {
-#define TILE(mr, nr) tile(mr, nr, depth, A + m * am, am, ak, B + n, ldb, start ? start + m * lds + n : NULL, lds, C + m * ldc + n, ldc)
-    long n = 0;
-    if (LANES == 16)
-        for (; n + 4 * LANES <= columns; n += 4 * LANES)
-            for (long m = 0; m < rows; m += 4) TILE(4, 4);
-    for (; n + 2 * LANES <= columns; n += 2 * LANES) {
-        long m = 0;
-        if (LANES == 8) /* twelve sums, two of B and one of A fill the sixteen registers of AVX2 */
-            for (; m + 6 <= rows; m += 6) TILE(6, 2);
-        for (; m + 4 <= rows; m += 4) TILE(4, 2);
-        for (; m < rows; m += 2) TILE(2, 2);
-    }
-    for (; n < columns; n += LANES)
-        for (long m = 0; m < rows; m += 8) TILE(8, 1);
-#undef TILE
-}
-
-/* sums[n] (+)= sum over the rows of the block of B[row][n] */
-static void add_rows(long columns, const float *B, float *sums, int add) {
-    for (long n = 0; n < columns; n += LANES) {
-        vec sum = add ? *(const vec *)(sums + n) : (vec){0};
-        for (long r = 0; r < BLOCK; r++) sum += *(const vec *)(B + r * columns + n);
-        *(vec *)(sums + n) = sum;
-    }
-}
-
-/* e^x to about 1e-7 relative: x = n ln 2 + r, Taylor to r^6 on |r| <= ln 2 / 2; vectorises. Adding 1.5 * 2^23 rounds
- * to the nearest whole number and leaves it in the low bits; a shift moves it into the exponent of 2^n. There is no
- * conversion to int, which would be undefined for NaN. */
-static inline float exp_near(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
-    float shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
-    float r = x - n * 0.693359375f + n * 2.12194440e-4f;     /* ln 2 in two parts */
-    float p = 1.0f + r * (1.0f + r * (0.5f + r * (0.16666667f + r * (0.041666668f + r * (0.0083333338f + r * 0.0013888889f)))));
-    union { float f; uint32_t bits; } scale = {.f = shifted};
-    scale.bits = (scale.bits + 127u) << 23; /* the shift drops all bits of 1.5 * 2^23 itself */
-    return p * scale.f;
-}
-
-/* tanh x = 1 - 2 / (e^2x + 1) */
-static void activate(int relu, int count, float *x) {
-    if (relu)
-        for (int i = 0; i < count; i++) x[i] = x[i] > 0 ? x[i] : 0;
-    else
-        for (int i = 0; i < count; i++) {
-            float c = x[i] < -10.0f ? -10.0f : x[i];
-            c = c > 10.0f ? 10.0f : c;
-            x[i] = 1.0f - 2.0f / (exp_near(2.0f * c) + 1.0f);
-        }
-}
-
-/* d <- d * activation'(h), where h is the activation's output */
-static void activate_back(int relu, int count, const float *h, float *d) {
-    if (relu)
-        for (int i = 0; i < count; i++) d[i] = h[i] > 0 ? d[i] : 0;
-    else
-        for (int i = 0; i < count; i++) d[i] *= 1.0f - h[i] * h[i];
+    flat = unpack_tower(net, 0, grad, flat);
+    flat = unpack_rows(&net->dense[0][top], 0, A, grad, flat);
+    if (!net->shared) flat = unpack_tower(net, 1, grad, flat);
+    flat = unpack_rows(&net->dense[net->towers - 1][top], net->shared ? A : 0, 1, grad, flat);
+    if (!net->discrete) memcpy(flat, grad + net->log_std, sizeof(float) * (size_t)A);
 }
 
 /* --- one block ------------------------------------------------------------------------------------- */
@@ -270,27 +167,26 @@ typedef struct {
     float *memory;
 } Block;
 
-static int block_make(const Net *net, Block *b) {
-    size_t widest = PAD, total = 0;
+/* Memory for `rows` rows, a multiple of 4 and at most BLOCK, with that of the backward pass where it `learns`. */
+static int block_make(const Net *net, Block *b, int rows, int learns) {
+    size_t widest = PAD, total = 0, count = (size_t)rows;
     for (int t = 0; t < net->towers; t++)
         for (int l = 0; l <= net->layers; l++) {
             total += (size_t)net->dense[t][l].out_pad;
             if ((size_t)net->dense[t][l].out_pad > widest) widest = (size_t)net->dense[t][l].out_pad;
         }
-    total += 2 * widest;
-    for (int t = 0; t < net->towers; t++) total += (size_t)net->dense[t][net->layers].out_pad;
+    if (learns) total += 2 * widest;
+    for (int t = 0; t < net->towers && learns; t++) total += (size_t)net->dense[t][net->layers].out_pad;
     for (int e = 0; e < net->input_sets; e++) total += (size_t)net->dense[e][0].in_pad + (size_t)net->categorical[e];
-    if (posix_memalign((void **)&b->memory, 64, sizeof(float) * BLOCK * total)) return 0;
-    memset(b->memory, 0, sizeof(float) * BLOCK * total);
+    if (posix_memalign((void **)&b->memory, 64, sizeof(float) * count * total)) return 0;
+    memset(b->memory, 0, sizeof(float) * count * total);
     float *at = b->memory;
-    for (int e = 0; e < net->input_sets; e++) b->input[e] = at, at += BLOCK * net->dense[e][0].in_pad;
-    for (int t = 0; t < net->towers; t++) {
-        for (int l = 0; l <= net->layers; l++) b->out[t][l] = at, at += BLOCK * net->dense[t][l].out_pad;
-        b->head_back[t] = at, at += BLOCK * net->dense[t][net->layers].out_pad;
-    }
-    b->back[0] = at, at += BLOCK * widest;
-    b->back[1] = at, at += BLOCK * widest;
-    for (int e = 0; e < net->input_sets; e++) b->table_rows[e] = (int32_t *)at, at += BLOCK * net->categorical[e];
+    for (int e = 0; e < net->input_sets; e++) b->input[e] = at, at += rows * net->dense[e][0].in_pad;
+    for (int t = 0; t < net->towers; t++)
+        for (int l = 0; l <= net->layers; l++) b->out[t][l] = at, at += rows * net->dense[t][l].out_pad;
+    for (int t = 0; t < net->towers && learns; t++) b->head_back[t] = at, at += rows * net->dense[t][net->layers].out_pad;
+    for (int i = 0; i < 2 && learns; i++) b->back[i] = at, at += count * widest;
+    for (int e = 0; e < net->input_sets; e++) b->table_rows[e] = (int32_t *)at, at += rows * net->categorical[e];
     if (net->input_sets == 1) b->input[1] = b->input[0], b->table_rows[1] = b->table_rows[0];
     b->first_back[0] = b->first_back[1] = NULL;
     return 1;
@@ -308,15 +204,16 @@ static inline void add_table_rows(int categorical, const float *table, int wide,
     }
 }
 
-/* Computes the first `rows` rows of a block, rounded up to a multiple of 8, for the first `towers` towers. */
+/* Computes the first `rows` rows of a block, rounded up to a multiple of 4, for the first `towers` towers. */
 static void forward(const Net *net, const float *packed, Block *b, int rows, int towers) {
-    rows = (rows + 7) / 8 * 8;
+    rows = fours(rows);
     for (int t = 0; t < towers; t++) {
         const float *x = b->input[t];
         for (int l = 0; l <= net->layers; l++) {
             const Dense *d = &net->dense[t][l];
             float *y = b->out[t][l];
-            matmul(rows, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, packed + d->bias, 0, y, d->out_pad);
+            if (is_few(d->out, d->in)) matmul_few(rows, d->in, x, d->in_pad, packed + d->weight, packed + d->bias, y);
+            else matmul(rows, d->out_pad, d->in, x, d->in_pad, 1, packed + d->weight, d->out_pad, packed + d->bias, 0, y, d->out_pad, 0);
             if (!l && net->categorical[t])
                 for (int r = 0; r < rows; r++)
                     add_table_rows(net->categorical[t], packed + net->table[t], d->out_pad, b->table_rows[t] + r * net->categorical[t], y + r * d->out_pad);
@@ -335,24 +232,58 @@ static inline float value_out(const Net *net, const Block *b, int row) {
     return b->out[t][net->layers][row * net->dense[t][net->layers].out_pad + (net->shared ? net->actions : 0)];
 }
 
-/* Writes the weight gradients of this block into `grad` (packed), or adds them; head_back contains d loss / d head. */
-static void backward(const Net *net, const float *transposed, Block *b, float *grad, int add) {
+/* Sums over the rows of the block of B[row][n]; a sum waits for its last addition, so four run side by side. */
+static void add_rows(long columns, const float *B, float *sums, int mode) {
+    for (long n = 0; n < columns; n += 4 * LANES) {
+        long vectors = columns - n < 4 * LANES ? (columns - n) / LANES : 4;
+        vec sum[4];
+        for (long c = 0; c < vectors; c++) sum[c] = mode == CONTINUE ? *(const vec *)(sums + n + c * LANES) : (vec){0};
+        if (vectors == 4)
+            for (long r = 0; r < BLOCK; r++)
+#pragma GCC unroll 4
+                for (long c = 0; c < 4; c++) sum[c] += *(const vec *)(B + r * columns + n + c * LANES);
+        else
+            for (long c = 0; c < vectors; c++)
+                for (long r = 0; r < BLOCK; r++) sum[c] += *(const vec *)(B + r * columns + n + c * LANES);
+        for (long c = 0; c < vectors; c++) {
+            vec *out = (vec *)(sums + n + c * LANES);
+            if (mode == ADD) sum[c] = *out + sum[c];
+            *out = sum[c];
+        }
+    }
+}
+
+/* Sums the weight gradients of this block into `grad` (packed); head_back contains d loss / d head. */
+static void backward(const Net *net, const float *transposed, Block *b, float *grad, int mode) {
     for (int t = 0; t < net->towers; t++) {
         const float *dy = b->head_back[t];
         for (int l = net->layers; l >= 0; l--) {
             const Dense *d = &net->dense[t][l];
             const float *x = l ? b->out[t][l - 1] : b->input[t];
             float *sum = grad + d->weight;
-            matmul(d->in_pad, d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, add ? sum : NULL, d->out_pad, sum, d->out_pad);
-            add_rows(d->out_pad, dy, grad + d->bias, add);
+            const float *start = mode == CONTINUE ? sum : NULL;
+            if (d->turned) matmul(fours(d->out), d->in_pad, BLOCK, dy, 1, d->out_pad, x, d->in_pad, start, d->in_pad, sum, d->in_pad, mode == ADD);
+            else matmul(fours(d->in), d->out_pad, BLOCK, x, 1, d->in_pad, dy, d->out_pad, start, d->out_pad, sum, d->out_pad, mode == ADD);
+            add_rows(d->out_pad, dy, grad + d->bias, mode);
             if (!l && b->first_back[t]) memcpy(b->first_back[t], dy, sizeof(float) * BLOCK * (size_t)d->out_pad);
             if (!l) break;
             float *dx = b->back[l & 1];
-            matmul(BLOCK, d->in_pad, d->out, dy, d->out_pad, 1, transposed + d->weight, d->in_pad, NULL, 0, dx, d->in_pad);
+            matmul(BLOCK, d->in_pad, d->out, dy, d->out_pad, 1, transposed + d->weight, d->in_pad, NULL, 0, dx, d->in_pad, 0);
             activate_back(net->relu, BLOCK * d->in_pad, x, dx);
             dy = dx;
         }
     }
+}
+
+/* Zeros where `backward` writes nothing, so that whole gradients can be added. */
+static void clear_padding(const Net *net, float *grad) {
+    for (int t = 0; t < net->towers; t++)
+        for (int l = 0; l <= net->layers; l++) {
+            const Dense *d = &net->dense[t][l];
+            long written = d->turned ? (long)fours(d->out) * d->in_pad : (long)fours(d->in) * d->out_pad;
+            memset(grad + d->weight + written, 0, sizeof(float) * (size_t)((long)d->in_pad * d->out_pad - written));
+        }
+    memset(grad + net->log_std, 0, sizeof(float) * (size_t)(net->layers_size - net->log_std));
 }
 
 /* Weights as [out_pad][in_pad], for the backward pass; e^-log_std in place of log_std. */
@@ -379,8 +310,8 @@ static inline void gather_inputs(const Net *net, Block *b, int e, int row, const
     float *x = b->input[e] + row * net->dense[e][0].in_pad;
     int n = net->numbers[e];
     if (!net->categorical[e]) {
-        memcpy(x, obs, sizeof(float) * (size_t)net->obs);
-        if (e) memcpy(x + net->obs, privileged, sizeof(float) * (size_t)net->privileged);
+        copy_floats(x, obs, net->obs);
+        if (e) copy_floats(x + net->obs, privileged, net->privileged);
     } else {
         int32_t *table_rows = b->table_rows[e] + row * net->categorical[e];
         for (int c = 0, at = 0; c < net->columns[e]; c++) {

@@ -57,7 +57,7 @@ class Network:
         draw: tuple[int, int],
         action: NDArray[Any],
         logp: NDArray[Any],
-        value: NDArray[Any],
+        value: NDArray[Any] | None,
         acting: NDArray[Any] | None = None,
         mask: NDArray[Any] | None = None,
         heads: NDArray[Any] | None = None,

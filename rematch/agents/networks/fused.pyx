@@ -12,6 +12,7 @@ cdef extern from *:
     const char *REMATCH_BUILD
 
 cdef extern from "fused.h" nogil:
+    enum: BLOCK
     enum: MAX_LAYERS
     enum: STATS
     ctypedef struct Net:
@@ -64,7 +65,7 @@ cdef extern from "fused.h" nogil:
     void net_pack(const Net *net, const float *flat, float *packed)
     int act_rows(const Acting *a)
     void act_choice(const Acting *a, const float *logits, int row, float *scratch)
-    void act_gaussian(const Acting *a, const float *log_std, const float *std, const float *mean, int row)
+    void act_gaussian(const Acting *a, const float *log_std, const float *std, const float *mean, long stride, const int *order, int rows)
     int ppo_gradient(Update *u, int threads, float *flat, double *stats)
     void adam_step(const Adam *k, long count, const float *grad, float *first, float *second, float *weights)
 
@@ -113,6 +114,7 @@ def sample(const float[:, ::1] heads not None, log_std, const uint32_t[::1] numb
     cdef float[:, ::1] action_floats
     cdef int32_t[::1] action_ints
     cdef float[::1] spread, scratch
+    cdef int[::1] order
     cdef Py_ssize_t row, rows = heads.shape[0]
     cdef int size = heads.shape[1]
     if rows == 0:
@@ -139,8 +141,9 @@ def sample(const float[:, ::1] heads not None, log_std, const uint32_t[::1] numb
         raise ValueError("action or log_std has another shape")
     scratch = np.exp(spread)
     a.action = &action_floats[0, 0]
-    for row in range(rows):
-        act_gaussian(&a, &spread[0], &scratch[0], &heads[row, 0], row)
+    order = np.arange(rows, dtype=np.intc)
+    for row in range(0, rows, BLOCK):
+        act_gaussian(&a, &spread[0], &scratch[0], &heads[row, 0], size, &order[row], min(BLOCK, rows - row))
 
 
 cdef class Network:
@@ -196,12 +199,12 @@ cdef class Network:
             net_pack(&self.net, &flat[s, 0], &out[s, 0])
 
     def act(self, const float[:, ::1] packed not None, const int32_t[::1] slot not None, const float[:, ::1] obs not None,
-            const uint32_t[::1] number not None, draw, action not None, float[::1] logp not None, float[::1] value not None,
+            const uint32_t[::1] number not None, draw, action not None, float[::1] logp not None, float[::1] value,
             acting=None, mask=None, heads=None, bint greedy=False, privileged=None):
         """Write action, logp, value (and heads) of the rows whose slot is one of `packed`; other rows do not change.
 
         draw: (64-bit key, step); with number [rows] they determine all random numbers. A centralized critic needs
-        `privileged` [rows, privileged columns]; without it the values do not change.
+        `privileged` [rows, privileged columns]; without it the values do not change. With value None none are computed.
         """
         cdef Acting a
         cdef const float[:, ::1] privileged_view
@@ -214,12 +217,13 @@ cdef class Network:
         cdef Py_ssize_t rows = obs.shape[0]
         if packed.shape[1] != self.net.packed or obs.shape[1] != self.inputs:
             raise ValueError("network and arrays do not fit")
-        if slot.shape[0] != rows or number.shape[0] != rows or logp.shape[0] != rows or value.shape[0] != rows or action.shape[0] != rows:
+        if slot.shape[0] != rows or number.shape[0] != rows or logp.shape[0] != rows or action.shape[0] != rows \
+                or (value is not None and value.shape[0] != rows):
             raise ValueError("arrays of different length")
         if rows == 0:
             return
         a.net, a.packed, a.slots, a.rows, a.greedy = &self.net, &packed[0, 0], packed.shape[0], rows, greedy
-        a.slot, a.obs, a.logp, a.value = &slot[0], &obs[0, 0], &logp[0], &value[0]
+        a.slot, a.obs, a.logp, a.value = &slot[0], &obs[0, 0], &logp[0], NULL if value is None else &value[0]
         a.acting, a.mask, a.heads, a.action, a.choice, a.privileged = NULL, NULL, NULL, NULL, NULL, NULL
         if self.net.privileged and privileged is not None:
             privileged_view = privileged

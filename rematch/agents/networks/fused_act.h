@@ -14,7 +14,8 @@ typedef struct {
     uint32_t step_low, step_high;
     float *action;           /* [rows][actions], continuous */
     int32_t *choice;         /* [rows], discrete */
-    float *logp, *value;     /* [rows] */
+    float *logp;             /* [rows] */
+    float *value;            /* [rows], or NULL: no values are computed */
     float *heads;            /* [rows][actions] means or logits, or NULL */
 } Acting;
 
@@ -26,19 +27,33 @@ static inline void normals(uint32_t a, uint32_t b, float *first, float *second) 
     *second = radius * sinf(angle);
 }
 
-static void act_gaussian(const Acting *a, const float *log_std, const float *std, const float *mean, int row) {
-    int n = a->net->actions;
-    float logp = 0, z[2] = {0, 0};
-    for (int d = 0; d < n; d++) {
-        if (!(d & 1) && !a->greedy) {
-            rm_quad q = rm_philox(a->key, a->number[row], a->step_low, RM_STREAM_ACT | (uint32_t)d << 8, a->step_high);
-            normals(q.w[0], q.w[1], &z[0], &z[1]);
-        }
-        float e = a->greedy ? 0.0f : z[d & 1];
-        a->action[(size_t)row * n + d] = mean[d] + e * std[d];
-        logp += -0.5f * e * e - log_std[d] - HALF_LOG_2PI;
+/* Two normal numbers for each row of a block, from draw `d`; the loop over the words vectorises. */
+static void draw_normals(const Acting *a, int d, const int *order, int rows, float *first, float *second) {
+    uint32_t number[BLOCK] = {0}, one[BLOCK], other[BLOCK];
+    for (int i = 0; i < rows; i++) number[i] = a->number[order[i]];
+    for (int i = 0; i < BLOCK; i++) {
+        rm_quad q = rm_philox(a->key, number[i], a->step_low, RM_STREAM_ACT | (uint32_t)d << 8, a->step_high);
+        one[i] = q.w[0];
+        other[i] = q.w[1];
     }
-    a->logp[row] = logp;
+    for (int i = 0; i < rows; i++) normals(one[i], other[i], first + i, second + i);
+}
+
+/* Sample actions of the rows order[0 .. rows - 1], at most BLOCK, from their means, which are `stride` floats apart. */
+static void act_gaussian(const Acting *a, const float *log_std, const float *std, const float *mean, long stride, const int *order, int rows) {
+    int n = a->net->actions;
+    float z[2][BLOCK] = {{0}}, logp[BLOCK] = {0};
+    for (int d = 0; d < n; d++) {
+        const float *e = z[d & 1];
+        if (!(d & 1) && !a->greedy) draw_normals(a, d, order, rows, z[0], z[1]);
+        for (int i = 0; i < rows; i++) a->action[(size_t)order[i] * n + d] = mean[i * stride + d] + e[i] * std[d];
+        for (int i = 0; i < BLOCK; i += LANES) {
+            vec part = *(const vec *)(e + i), half = -0.5f * part * part;
+            IN_REGISTER(half);
+            *(vec *)(logp + i) += half - log_std[d] - HALF_LOG_2PI;
+        }
+    }
+    for (int i = 0; i < rows; i++) a->logp[order[i]] = logp[i];
 }
 
 static void act_choice(const Acting *a, const float *logits, int row, float *scratch) {
@@ -66,10 +81,11 @@ static void act_choice(const Acting *a, const float *logits, int row, float *scr
 static int act_rows(const Acting *a) {
     const Net *net = a->net;
     Block block;
-    int n = net->actions, failed = 1, has_value = net->input_sets == 1 || a->privileged;
+    long stride = net->dense[0][net->layers].out_pad;
+    int n = net->actions, failed = 1, has_value = a->value && (net->input_sets == 1 || a->privileged);
     int *order = malloc(sizeof(int) * (size_t)(a->rows + a->slots + 1));
     float *scratch = malloc(sizeof(float) * (size_t)n);
-    if (order && scratch && block_make(net, &block)) {
+    if (order && scratch && block_make(net, &block, a->rows < BLOCK ? fours(a->rows) : BLOCK, 0)) {
         int *count = order + a->rows; /* counting sort of the rows by slot: a block has one policy */
         memset(count, 0, sizeof(int) * (size_t)(a->slots + 1));
         for (int r = 0; r < a->rows; r++)
@@ -88,11 +104,11 @@ static int act_rows(const Acting *a) {
                     gather(net, &block, i, a->obs + row * net->obs, a->privileged ? a->privileged + row * net->privileged : NULL);
                 }
                 forward(net, packed, &block, block_rows, has_value ? net->towers : 1);
+                if (!net->discrete) act_gaussian(a, packed + net->log_std, scratch, policy_out(net, &block, 0), stride, order + at, block_rows);
                 for (int i = 0; i < block_rows; i++) {
                     int row = order[at + i];
                     const float *head = policy_out(net, &block, i);
                     if (net->discrete) act_choice(a, head, row, scratch);
-                    else act_gaussian(a, packed + net->log_std, scratch, head, row);
                     if (has_value) a->value[row] = value_out(net, &block, i);
                     if (a->heads) memcpy(a->heads + (size_t)row * n, head, sizeof(float) * (size_t)n);
                 }

@@ -21,9 +21,10 @@ typedef struct {
     const float *logp, *advantage, *target, *value; /* [.] as recorded while acting */
     const float *magnet;       /* [.][actions] the magnet's means or logits, or NULL */
     const float *magnet_log_std; /* [actions] */
-    int chunks, next;          /* `next`: the next chunk for a thread */
+    const float *magnet_inv_var, *var; /* [actions] of Gaussians, with a magnet */
+    int chunks, next, alone;   /* `next`: the next chunk for a thread; `alone`: there is one thread */
     int failed;
-    float *grads;              /* [chunks][net->layers_size] */
+    float *grads;              /* [chunks][net->layers_size]; one thread has two of them */
     float *first_back;         /* [towers][count, up to whole blocks][out_pad] d loss / d first layer, for the tables */
     int32_t *table_rows[2];    /* [count][categorical] of each tower */
     float *flat;               /* the whole gradient */
@@ -75,8 +76,7 @@ static void gaussian_gradient(const Update *u, double *stats, int64_t i, const f
         float inv = inv_std[a], z = (u->action[i * n + a] - mean[a]) * inv;
         float dm = g * z * inv, ds = g * (z * z - 1.0f) - u->w.entropy_coef;
         if (u->magnet) { /* KL(policy || magnet) of two Gaussians */
-            float inv_var = expf(-2.0f * u->magnet_log_std[a]), distance = mean[a] - u->magnet[i * n + a];
-            float var = expf(2.0f * log_std[a]);
+            float inv_var = u->magnet_inv_var[a], distance = mean[a] - u->magnet[i * n + a], var = u->var[a];
             magnet_kl += u->magnet_log_std[a] - log_std[a] + 0.5f * (var + distance * distance) * inv_var - 0.5f;
             dm += u->w.magnet_coef * distance * inv_var;
             ds += u->w.magnet_coef * (var * inv_var - 1.0f);
@@ -120,19 +120,26 @@ static inline void prefetch(const Update *u, int64_t i) {
     if (u->privileged)
         for (int at = 0; at < u->net->privileged; at += 16) __builtin_prefetch(u->privileged + i * u->net->privileged + at);
     if (!u->net->discrete) __builtin_prefetch(u->action + i * u->net->actions);
+    else __builtin_prefetch(u->choice + i);
+    if (u->mask) __builtin_prefetch(u->mask + i * u->net->actions);
+    if (u->magnet) __builtin_prefetch(u->magnet + i * u->net->actions);
+    if (u->w.value_clip > 0) __builtin_prefetch(u->value + i);
     __builtin_prefetch(u->logp + i);
     __builtin_prefetch(u->advantage + i);
     __builtin_prefetch(u->target + i);
 }
 
-static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
+/* Writes the gradient of a chunk into `grad`, or adds it there: `mode` is START, or ADD where the chunk is one block.
+ * scratch: 2 * actions floats. */
+static void chunk_run(Update *u, int chunk, float *grad, int mode, Block *b, float *scratch) {
     const Net *net = u->net;
     int blocks = (u->count + BLOCK - 1) / BLOCK;
     int from = (int)((int64_t)blocks * chunk / u->chunks), to = (int)((int64_t)blocks * (chunk + 1) / u->chunks);
-    float *grad = u->grads + (size_t)chunk * net->layers_size, scale = 1.0f / (float)u->count;
+    float scale = 1.0f / (float)u->count, *log_std_back = scratch;
     double *stats = u->stats[chunk];
     int last = net->towers - 1, head = net->dense[0][net->layers].out_pad, critic = net->dense[last][net->layers].out_pad;
-    memset(grad + net->log_std, 0, sizeof(float) * (size_t)(net->layers_size - net->log_std));
+    if (mode == START) clear_padding(net, grad);
+    if (!net->discrete) memset(log_std_back, 0, sizeof(float) * (size_t)net->actions);
     for (int at = from * BLOCK; at < to * BLOCK; at += BLOCK) {
         int block_rows = u->count - at < BLOCK ? u->count - at : BLOCK;
         for (int r = 0; r < block_rows; r++) {
@@ -148,7 +155,7 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
             int64_t i = u->index[at + r];
             float *d = b->head_back[0] + r * head;
             if (net->discrete) choice_gradient(u, stats, i, policy_out(net, b, r), d, scratch, scale);
-            else gaussian_gradient(u, stats, i, policy_out(net, b, r), d, grad + net->log_std, scale);
+            else gaussian_gradient(u, stats, i, policy_out(net, b, r), d, log_std_back, scale);
             b->head_back[last][r * critic + (net->shared ? net->actions : 0)] = value_gradient(u, stats, i, value_out(net, b, r)) * scale;
         }
         if (net->categorical[last]) {
@@ -157,8 +164,9 @@ static void chunk_run(Update *u, int chunk, Block *b, float *scratch) {
             for (int e = 0; e < net->input_sets; e++)
                 memcpy(u->table_rows[e] + (size_t)at * net->categorical[e], b->table_rows[e], sizeof(int32_t) * (size_t)block_rows * (size_t)net->categorical[e]);
         }
-        backward(net, u->transposed, b, grad, at > from * BLOCK);
+        backward(net, u->transposed, b, grad, at > from * BLOCK ? CONTINUE : mode);
     }
+    for (int a = 0; !net->discrete && a < net->actions; a++) grad[net->log_std + a] += log_std_back[a];
 }
 
 /* The gradient of the tables: the first-layer gradient of every sample is added to its table rows. Each thread has some
@@ -202,23 +210,48 @@ static void add_tables(Update *u, int threads) {
     for (int t = 0; t < running; t++) pthread_join(started[t], NULL);
 }
 
+static void add_chunk(long count, const float *restrict chunk, float *restrict sum) {
+    for (long i = 0; i < count; i++) sum[i] += chunk[i];
+}
+
+/* One thread adds each chunk as soon as it is known, in the same order: two gradients in the caches instead of many. */
+static void sum_chunks(Update *u, Block *block, float *scratch) {
+    int size = u->net->layers_size, single = (u->count + BLOCK - 1) / BLOCK == u->chunks;
+    chunk_run(u, 0, u->grads, START, block, scratch);
+    for (int chunk = 1; chunk < u->chunks; chunk++) {
+        chunk_run(u, chunk, single ? u->grads : u->grads + size, single ? ADD : START, block, scratch);
+        if (!single) add_chunk(size, u->grads + size, u->grads);
+    }
+}
+
 static void *update_thread(void *argument) {
     Update *u = argument;
     Block block;
     float *scratch = malloc(sizeof(float) * 2 * (size_t)u->net->actions);
-    if (!scratch || !block_make(u->net, &block)) {
+    if (!scratch || !block_make(u->net, &block, BLOCK, 1)) {
         __sync_fetch_and_or(&u->failed, 1); /* several threads may fail */
         free(scratch);
         return NULL;
     }
-    for (int chunk; (chunk = __sync_fetch_and_add(&u->next, 1)) < u->chunks;) chunk_run(u, chunk, &block, scratch);
+    if (u->alone) sum_chunks(u, &block, scratch);
+    else
+        for (int chunk; (chunk = __sync_fetch_and_add(&u->next, 1)) < u->chunks;)
+            chunk_run(u, chunk, u->grads + (size_t)chunk * u->net->layers_size, START, &block, scratch);
     free(block.memory);
     free(scratch);
     return NULL;
 }
 
-static void add_chunk(long count, const float *restrict chunk, float *restrict sum) {
-    for (long i = 0; i < count; i++) sum[i] += chunk[i];
+/* Variances of a Gaussian policy and its magnet, which are the same for all samples; `memory` holds 2 * actions floats. */
+static void set_variances(Update *u, float *memory) {
+    int n = u->net->actions;
+    if (u->net->discrete || !u->magnet) return;
+    for (int a = 0; a < n; a++) {
+        memory[a] = expf(-2.0f * u->magnet_log_std[a]);
+        memory[n + a] = expf(2.0f * u->packed[u->net->log_std + a]);
+    }
+    u->magnet_inv_var = memory;
+    u->var = memory + n;
 }
 
 /* Writes the gradient of the mean loss into `flat` and mean statistics into `stats`. Threads exist for this call only:
@@ -234,22 +267,25 @@ static int ppo_gradient(Update *u, int threads, float *flat, double *stats) {
     int categorical = net->categorical[net->towers - 1]; /* columns of the critic: those of the actor, and privileged ones */
     size_t backs = categorical ? (size_t)net->towers * blocks * BLOCK * net->dense[0][0].out_pad : 0;
     size_t row_numbers = (size_t)u->count * (size_t)(net->categorical[0] + (net->input_sets == 2 ? categorical : 0));
-    size_t total = (size_t)net->layers_size * (size_t)(u->chunks + 1) + backs + row_numbers;
+    if (threads > u->chunks) threads = u->chunks;
+    u->alone = threads <= 1;
+    size_t grads = (size_t)net->layers_size * (size_t)(u->alone ? 2 : u->chunks);
+    size_t total = (size_t)net->layers_size + grads + backs + row_numbers + 2 * (size_t)net->actions;
     if (posix_memalign((void **)&memory, 64, sizeof(float) * total)) return 0;
     u->grads = memory + net->layers_size;
-    u->first_back = u->grads + (size_t)net->layers_size * (size_t)u->chunks;
+    u->first_back = u->grads + grads;
     u->table_rows[0] = (int32_t *)(u->first_back + backs);
     u->table_rows[1] = u->table_rows[0] + (net->input_sets == 2 ? (size_t)u->count * (size_t)net->categorical[0] : 0);
     u->flat = flat;
     net_transpose(net, u->packed, memory);
     u->transposed = memory;
-    if (threads > u->chunks) threads = u->chunks;
+    set_variances(u, memory + total - 2 * net->actions);
     for (int t = 1; t < threads && t < MAX_THREADS; t++)
         if (!pthread_create(&started[running], NULL, update_thread, u)) running++;
     update_thread(u);
     for (int t = 0; t < running; t++) pthread_join(started[t], NULL);
     if (categorical && !u->failed) add_tables(u, threads);
-    for (int c = 1; c < u->chunks; c++) add_chunk(net->layers_size, u->grads + (size_t)c * net->layers_size, u->grads);
+    for (int c = 1; c < u->chunks && !u->alone; c++) add_chunk(net->layers_size, u->grads + (size_t)c * net->layers_size, u->grads);
     net_unpack(net, u->grads, flat);
     for (int s = 0; s < STATS; s++) {
         stats[s] = 0;

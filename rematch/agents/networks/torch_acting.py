@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rematch.agents.networks import mlp
 from rematch.agents.networks.config import NetworkConfig
+from rematch.agents.networks.few_rows.dense_acting import DenseActing, can_act
 from rematch.agents.networks.history_encoders import HALF_LOG_2PI
 from rematch.agents.networks.layout import layout
 from rematch.core import rng
@@ -41,6 +42,23 @@ def arithmetic(config: NetworkConfig, device: torch.device) -> Iterator[None]:
     half = torch.autocast(device.type, torch.bfloat16, is_half(config, device), cache_enabled=False)
     with half, sdpa_kernel(ATTENTION):
         yield
+
+
+def uniforms(key: int | Tensor, number: Tensor, step: Tensor) -> Tensor:
+    """The random numbers in [0, 1) with which discrete actions of these rows and steps are sampled."""
+    low, high = tensor_philox.step_words(step)
+    return tensor_philox.units(tensor_philox.words(key, (number, low, rng.ACT, high))[0])
+
+
+def normals(key: int | Tensor, number: Tensor, step: Tensor, actions: int) -> Tensor:
+    """[..., actions] standard normals of continuous actions; the last axis of the arguments has length 1."""
+    low, high = tensor_philox.step_words(step)
+    pairs = torch.arange(0, actions, 2, device=number.device)
+    words = tensor_philox.words(key, (number, low, rng.ACT | pairs << 8, high))
+    radius = (-2.0 * (tensor_philox.units(words[0]) + 2.0**-24).log()).sqrt()
+    angle = 6.28318531 * tensor_philox.units(words[1])
+    both = torch.stack([radius * angle.cos(), radius * angle.sin()], -1)  # Box and Muller (1958)
+    return both.flatten(-2)[..., :actions]
 
 
 class SlotWeights:
@@ -90,7 +108,10 @@ class TorchRoleActing:
         self.tiles = -(-most // self.tile) + self.slots
         size = role.actions.size
         self.below = torch.ones((size, size), dtype=torch.float64, device=self.device).triu()
-        self.noise = self._noise(self._step_0())
+        self.noise = self._noise(self._step_0()).contiguous()
+        self.few_rows: DenseActing | None = None
+        if can_act(role, self.config, self.rows):
+            self.few_rows = DenseActing(role, self.config, rollout, self.weights.named, self.noise)
         self.prepared = False
 
     def _step_0(self) -> Tensor:
@@ -128,6 +149,9 @@ class TorchRoleActing:
         track = self.track
         if t == 0:
             self.noise.copy_(self._noise(first_step))
+        if self.few_rows is not None:
+            self.few_rows.act(t, only_values)
+            return
         privileged = None if track.privileged_tensor is None else track.privileged_tensor[t].flatten(0, 1)
         rows = (track.obs_tensor[t].flatten(0, 1), privileged)
         with torch.no_grad(), arithmetic(self.config, self.device):
@@ -189,16 +213,10 @@ class TorchRoleActing:
 
     def _noise(self, first_step: Tensor) -> Tensor:
         """Standard normals [T, rows, A] of continuous actions, uniform numbers [T, rows] of discrete ones."""
-        low, high = tensor_philox.step_words(first_step + self.steps)
+        step = first_step + self.steps
         if self.role.actions.kind == "discrete":
-            word = tensor_philox.words(self.key, (self.number, low, rng.ACT, high))[0]
-            return tensor_philox.units(word)[..., 0]
-        pairs = torch.arange(0, self.role.actions.size, 2, device=self.device)
-        words = tensor_philox.words(self.key, (self.number, low, rng.ACT | pairs << 8, high))
-        radius = (-2.0 * (tensor_philox.units(words[0]) + 2.0**-24).log()).sqrt()
-        angle = 6.28318531 * tensor_philox.units(words[1])
-        both = torch.stack([radius * angle.cos(), radius * angle.sin()], -1)  # Box and Muller (1958)
-        return both.flatten(-2)[..., : self.role.actions.size]
+            return uniforms(self.key, self.number, step)[..., 0]
+        return normals(self.key, self.number, step, self.role.actions.size)
 
     def _sample(self, t: int, heads: Tensor, mask: Tensor | None, log_std: Tensor) -> None:
         """Write the actions of step t and their log-probabilities."""

@@ -123,6 +123,14 @@ def multiprocessors() -> int:
     return int(torch.cuda.get_device_properties(0).multi_processor_count)
 
 
+@cache
+def has_warpgroups() -> bool:
+    """Whether four warps of this GPU can multiply matrices together: Hopper, compute capability 9.0."""
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+
+
 def pinned(tensor: Tensor) -> Tensor:
     """The tensor in memory of the host from which the GPU can copy by itself."""
     return tensor.pin_memory()
@@ -205,7 +213,7 @@ class Program:
         return Kernel(name, handle, shared_bytes, cooperative)
 
     def _load(self) -> Any:
-        core, arch = _core(), f"sm_{_device().arch}"
+        core, arch = _core(), f"sm_{_device().arch}" + ("a" if self.macros.get("WARPGROUPS") else "")
         cached = _cache_folder() / f"{self._digest(arch)}.cubin"
         with suppress(OSError):
             return core.ObjectCode.from_cubin(cached.read_bytes())

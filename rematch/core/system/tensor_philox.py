@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 LOW, HALF = 0xFFFFFFFF, 0xFFFF
 
 
-def words(key: int, counter: tuple[Tensor | int, Tensor | int, Tensor | int, Tensor | int]) -> list[Tensor]:
+def words(
+    key: int | Tensor, counter: tuple[Tensor | int, Tensor | int, Tensor | int, Tensor | int]
+) -> list[Tensor]:
     """Four random 32-bit words, int64 tensors, for counters that broadcast; the words of `rng.philox`."""
     c0, c1, c2, c3 = counter
     k0, k1 = key & LOW, key >> 32 & LOW

@@ -25,8 +25,9 @@ from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.player import Player
 from rematch.core.system import cuda
+from rematch.evaluation.cuda.torch_seats import TorchSeats, kind_of
 from rematch.evaluation.match import MatchKey, Played, Scoreboard
-from rematch.rollout.cuda_collector import GAMES_PER_BLOCK, SETTINGS
+from rematch.rollout.cuda_collector import SETTINGS
 from rematch.rollout.cuda_rollout import DEVICE, on_device
 from rematch.worlds.cuda_world import CudaWorld
 from rematch.worlds.game import Game
@@ -81,18 +82,21 @@ class CudaMatches:
 
     def _playable(self, board: Scoreboard, match: Match) -> bool:
         spec, (players, _) = board.spec, match
-        roles = spec.roles.values()
-        simple = all(len(role.fields) == len(role.seats) == 1 and not role.milestones for role in roles)
-        seats = enumerate(players)
-        return simple and all(self._seatable(player, spec.role_of(seat)) for seat, player in seats)
+        simple = not any(role.milestones for role in spec.roles.values())
+        return simple and all(self._seatable(player) for player in players)
 
-    def _seatable(self, player: Player, role: Any) -> bool:
+    def _seatable(self, player: Player) -> bool:
         assert self.game.cuda is not None
         if isinstance(player, Policy):
-            if networks.cannot_compute(role, player.config):
-                return False
-            return networks.float_bytes(role, player.config) <= networks.SHARED_MEMORY
+            return not player.config.module
         return self.game.cuda.bot_number(player) is not None
+
+
+def by_kernels(role: Any, config: Any) -> bool:
+    """Whether act_float.h computes this network; if not, torch does."""
+    if len(role.fields) > 1 or len(role.seats) > 1 or networks.cannot_compute(role, config):
+        return False
+    return networks.float_bytes(role, config) <= networks.SHARED_MEMORY
 
 
 _shared: dict[tuple[str, str], CudaMatches] = {}
@@ -139,11 +143,11 @@ class MatchTable:
         self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
         program = cuda.Program(HERE / "matches.cu", {}, include=(HERE.parents[1] / "worlds/native",))
         self.record_kernel, self.count_kernel = program.kernel("record_step"), program.kernel("count_step")
-        self.step_kernel = self.world.program.kernel("step_games")
         self.steps = on_device(np.array([self._step_pointers(m) for m in range(self.matches)], np.uint64))
         self.graphs: dict[Any, Any] = {}  # kinds of the seated networks -> graph of CHUNK steps
         # kind of a network -> its kernel, structs of its seats, weights, blocks
         self.seats: dict[Any, tuple[Any, Tensor, Tensor, int]] = {}
+        self.torch_seats: dict[Any, TorchSeats] = {}
         self.settings = on_device(np.zeros(self.matches, SETTINGS))
         self.record = on_device(np.zeros(1, MATCH))
 
@@ -216,7 +220,8 @@ class MatchTable:
             struct[name] = tensor.data_ptr()
         for r, (name, role) in enumerate(self.spec.roles.items()):
             struct["action"][0, r] = self._rows(self.arrays[f"action.{name}"], 0)
-            struct["words"][0, r] = 1 if role.actions.kind == "discrete" else role.actions.size
+            each = 1 if role.actions.kind == "discrete" else role.actions.size
+            struct["words"][0, r] = each * len(role.seats)
         struct["step"], struct["games"] = self.step.data_ptr(), self.matches * self.games
         struct["seats"], struct["roles"], struct["limit"] = self.spec.seats, len(self.spec.roles), limit
         return struct
@@ -229,10 +234,22 @@ class MatchTable:
                 if isinstance(player, Policy):
                     role = self.spec.role_of(seat)
                     number = rng.key(board.deal_seed(key.index, key.turn), rng.ACT, seat)
-                    kind = tuple(networks.macros(role, player.config).items())
+                    config = player.config
+                    kind = kind_of(role, config)
+                    if by_kernels(role, config):
+                        kind = tuple(networks.macros(role, config).items())
                     kinds.setdefault(kind, []).append(Seat(player, m, seat, number))
         for kind, seats in kinds.items():
             first = seats[0].policy
+            if not by_kernels(first.role, first.config):
+                is_new = kind not in self.torch_seats
+                if is_new:
+                    role = self.spec.role_of(seats[0].seat)
+                    self.torch_seats[kind] = TorchSeats(self, role, first.config, CHUNK)
+                self.torch_seats[kind].send(seats)
+                if is_new:  # libraries select kernels and allocate memory; actions are chosen again
+                    self.torch_seats[kind].act(0)
+                continue
             most = self.matches * self.spec.seats
             if kind not in self.seats:
                 self.seats[kind] = (
@@ -268,11 +285,15 @@ class MatchTable:
     def _steps(self, kinds: Sequence[Any]) -> None:
         """What the graph records: CHUNK steps of all games."""
         rows = self.matches * self.games
-        grid = (-(-self.games // GAMES_PER_BLOCK), self.matches)
-        for _ in range(CHUNK):
-            for kernel, structs, _, blocks in (self.seats[kind] for kind in kinds):
+        torch_seats = [self.torch_seats[kind] for kind in kinds if kind in self.torch_seats]
+        for seats in torch_seats:
+            seats.begin()
+        for number in range(CHUNK):
+            for seats in torch_seats:
+                seats.act(number)
+            for kernel, structs, _, blocks in (self.seats[kind] for kind in kinds if kind in self.seats):
                 kernel((blocks, self.matches * self.spec.seats), FLOAT_THREADS, structs)
-            self.step_kernel(grid, GAMES_PER_BLOCK, self.steps, 0, 1, self.settings)
+            self.world.launch_step((self.matches, self.games), self.steps, (0, 1), self.settings)
             self.record_kernel((-(-rows // 256), 1), 256, self.record)
             self.count_kernel((1, 1), 1, self.record)
 

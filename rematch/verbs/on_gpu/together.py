@@ -25,6 +25,7 @@ from rematch.agents.learners.cuda_update import CudaUpdate
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.system import cuda
+from rematch.core.system.gpu_errors import gpu_error, is_gpu_error
 from rematch.core.system.interrupts import StopRequest, StopRequested
 from rematch.reporting.console import Console
 from rematch.rollout.cuda_play import CudaPlay
@@ -131,5 +132,10 @@ def main(words: Sequence[str]) -> int:
     except torch.OutOfMemoryError:
         print(f"rematch: {len(folders)} runs at once need more memory than the GPU has; expected fewer "
               "seeds, or fewer games or steps: they train one by one now", flush=True)
+        return 2
+    except Exception as error:
+        if not is_gpu_error(error):
+            raise
+        print(f"rematch: {gpu_error(error)}", flush=True)
         return 2
     return 0

@@ -51,10 +51,9 @@ typedef struct {
     double *score;   /* [n, ACTIONS] */
     int32_t *action; /* [n] */
     int plies;       /* turns between an action and its leaf */
+    const int32_t *players; /* [n, seats] players of a leaf (`leaf_turn` in search.h) */
     const int64_t *leaf_start; /* [n] index of the first leaf of each row */
     Game *leaf;      /* [leaves] */
-    float *leaf_value; /* [leaves] values of ended games for the searching player */
-    uint8_t *leaf_ended; /* [leaves] */
 } Request;
 
 static Answer decide_rows(const void *world, int from, int to) {
@@ -128,7 +127,7 @@ static Answer value_rows(const void *world, int from, int to) {
     return fine;
 }
 
-/* The positions `plies` turns after each action of each completion, for a value function. */
+/* The positions `plies` turns after each action of each completion, for a policy or a value function. */
 static Answer leaf_rows(const void *world, int from, int to) {
     const Request *request = (const Request *)world;
     const Rules *rules = request->rules;
@@ -148,13 +147,24 @@ static Answer leaf_rows(const void *world, int from, int to) {
                 for (int ply = 0; ply < request->plies && !has_ended(rules, &leaf->table); ply++)
                     turn(rules, &leaf->table,
                          choose_action(rules, &leaf->table, request->bot[0], &generator));
-                request->leaf_ended[index] = (uint8_t)has_ended(rules, &leaf->table);
-                if (request->leaf_ended[index])
-                    request->leaf_value[index] =
-                        (float)final_value(rules, &leaf->table, sample.table.turn[0]);
+                leaf->seed[0] = generator.state;
+                for (int s = 0; s < rules->players; s++)
+                    leaf->slot[s] = request->players[(long)row * rules->players + s];
             }
         }
     }
+    return fine;
+}
+
+typedef struct { const Rules *rules; Game *leaf; const float *logits; } LeafTurns;
+
+/* One turn of every leaf that has not ended. */
+static Answer leaf_turn_rows(const void *world, int from, int to) {
+    const LeafTurns *job = (const LeafTurns *)world;
+    const Answer fine = {0, 0};
+    for (int row = from; row < to; row++)
+        if (!has_ended(job->rules, &job->leaf[row].table))
+            leaf_turn(job->rules, job->leaf + row, job->logits + (long)row * ACTIONS);
     return fine;
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rematch.core.arrays import Floats, Ints
 from rematch.core.config import nearest
 from rematch.core.errors import ConfigError
 from rematch.core.player import Decision, RngKey, Seat
+from rematch.core.system import cuda
 from rematch.worlds.game import check_bot
 
 from . import native
@@ -129,23 +131,26 @@ def parse_search(name: str) -> SearchPlayer:
 class GuidedSearch:
     """`search` over the likely actions of a policy, plus PRIOR_WEIGHT times their log-probability.
 
-    Actions with a probability below MIN_PROBABILITY are not searched. With `plies` >= 0 a playout ends after
-    `plies` turns in the policy's value; that needs two players and no privileged observation.
+    Actions with a probability below MIN_PROBABILITY are not searched. `playouts` is one of PLAYOUTS, or the
+    number of turns after which a playout of the bot ends in the policy's value; that needs two players and no
+    privileged observation.
     """
 
     def __init__(
-        self, policy: Any, completions: int = COMPLETIONS, plies: int = -1, threads: int = 1
+        self, policy: Any, completions: int = COMPLETIONS, playouts: str | int = "bot", threads: int = 1
     ) -> None:
         self.policy, self.threads = policy, threads
-        self.completions, self.plies = completions, plies
-        self.name = f"{policy.name}+search:{completions}" + (f":{plies}" if plies >= 0 else "")
-        if plies >= 0 and (policy.config.critic != "own" or len(policy.role.seats) != 2):
+        self.completions, self.playouts = completions, playouts
+        self.name = f"{policy.name}+search:{completions}" + (f":{playouts}" if playouts != "bot" else "")
+        self.gpu: Any = None  # what searches there, made for the first decision
+        if isinstance(playouts, int) and (policy.config.critic != "own" or len(policy.role.seats) != 2):
             raise ConfigError(
                 f"{self.name}: PLIES need two players and network.critic own"
             )
+        if playouts == "cuda" and (reason := cuda.no_gpu()):
+            raise ConfigError(f"{self.name}: {reason}; expected policy in place of cuda")
 
     def act(self, seat: Seat, rng_key: RngKey, recurrent_state: NDArray[Any] | None = None) -> Decision:
-        world: Any = seat.world
         assert seat.mask is not None
         logits = self.policy.forward(np.ascontiguousarray(seat.obs), seat.mask)[0].astype(np.float64)
         logits[seat.mask == 0] = -np.inf
@@ -154,27 +159,54 @@ class GuidedSearch:
         likely = (logp >= np.log(MIN_PROBABILITY)) | (logp == logp.max(1, keepdims=True))
         bits = np.uint64(1) << np.arange(logp.shape[1], dtype=np.uint64)
         candidates = (likely * bits).sum(1, dtype=np.uint64)
-        key = _seat_key(seat, rng_key)
-        if self.plies < 0:
-            values = world.action_values(seat.rows, self.completions, key, self.threads, candidates)
-        else:
-            budget = (self.completions, self.plies)
-            values = world.leaf_values(seat.rows, budget, key, candidates, self._value)
+        values = self._values(seat, _seat_key(seat, rng_key), candidates)
         return Decision(np.where(likely, values + PRIOR_WEIGHT * logp, -np.inf).argmax(1).astype(np.int32))
 
-    def _value(self, obs: Floats) -> Floats:
-        return np.asarray(self.policy.forward(obs)[1], np.float32)
+    def _values(self, seat: Seat, key: RngKey, candidates: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """[n, 33] the values of the candidates."""
+        world: Any = seat.world
+        values: NDArray[np.float64]
+        if self.playouts == "bot":
+            values = world.action_values(seat.rows, self.completions, key, self.threads, candidates)
+        elif isinstance(self.playouts, int):
+            budget = (self.completions, self.playouts)
+            values = world.leaf_values(seat.rows, budget, key, candidates, lambda obs: self._play(obs)[1])
+        elif self.playouts == "policy":
+            players = np.full((len(seat.rows), len(self.policy.role.seats)), -1, np.int32)
+            budget = (self.completions, -1)
+            values = world.policy_values(seat.rows, budget, key, players, self._play, candidates)
+        else:
+            if self.gpu is None:
+                from .cuda_search import PolicySearch
+
+                self.gpu = PolicySearch(self.policy, world.config)
+            number = (world.first + np.asarray(seat.rows)).astype(np.int32)
+            values = self.gpu.values(world.save(seat.rows), number, self.completions, key, candidates)
+        return values
+
+    def _play(self, obs: Floats) -> tuple[Floats, Floats]:
+        logits, values = self.policy.forward(obs)[:2]
+        return logits, np.asarray(values, np.float32)
+
+
+PLAYOUTS = ("bot", "policy", "cuda")  # players of the playouts; cuda: the policy, on the GPU
 
 
 def guided_search(policy: Any, budget: str) -> GuidedSearch:
-    """A search that `policy` guides; budget "", "COMPLETIONS" or "COMPLETIONS:PLIES"."""
-    try:
-        numbers = [int(word) for word in budget.split(":")] if budget else [COMPLETIONS]
-    except ValueError:
-        numbers = []
-    if not 1 <= len(numbers) <= 2 or not 1 <= numbers[0] <= 10**6 or not numbers[-1] >= 0:
-        raise ConfigError(f"search:{budget}: expected search:COMPLETIONS or search:COMPLETIONS:PLIES")
-    return GuidedSearch(policy, *numbers)
+    """A search that `policy` guides; budget "", "COMPLETIONS", or that and ":PLIES" or ":" and a playout."""
+    number, _, kind = (budget or str(COMPLETIONS)).partition(":")
+    valid = number.isdecimal() and 1 <= int(number) <= 10**6
+    if not valid or not (kind in ("", *PLAYOUTS) or kind.isdecimal()):
+        raise ConfigError(
+            f"search:{budget}: expected search:COMPLETIONS, search:COMPLETIONS:PLIES or "
+            f"search:COMPLETIONS:PLAYOUTS with {', '.join(PLAYOUTS)}"
+        )
+    return GuidedSearch(policy, int(number), int(kind) if kind.isdecimal() else kind or "bot")
+
+
+def bot_numbers(names: Sequence[str]) -> list[int]:
+    """The numbers of scripted bots; -1 for other players."""
+    return [NUMBERS.index(name) if name in NUMBERS else -1 for name in names]
 
 
 def bot(name: str, role: str) -> ScriptedPlayer | SearchPlayer:

@@ -15,7 +15,8 @@ from .config import Config
 HERE = Path(__file__).parent
 
 
-def _rules(config: Config) -> list[tuple[Any, str]]:
+def rules_of(config: Config) -> list[tuple[Any, str]]:
+    """The members of `Rules` in rules.h: value and C type."""
     values = config.values()
     return [(values[name], c_type) for name, c_type in native.RULES.items()]
 
@@ -31,13 +32,20 @@ def _bot_number(player: Player) -> int | None:
     return player.number if isinstance(player, ScriptedPlayer) else None
 
 
+def _search(config: Config) -> Any:
+    from .cuda_search import CudaSearch  # imports torch
+
+    return CudaSearch(config)
+
+
 CUDA = Cuda(
     source=HERE / "kernels.cu",
     include=(HERE, HERE.parent / "native"),
-    rules=_rules,
+    rules=rules_of,
     batch=_batch,
     bot_number=_bot_number,
     arrays={"states": lambda world: world.states},
     one_seat_acts=True,
+    search=_search,
     failures={16: "the action of the player to move is not legal"},
 )

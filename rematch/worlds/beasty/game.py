@@ -20,7 +20,7 @@ from rematch.worlds.game import Game
 
 from . import native
 from .best_responses import best_known
-from .bots import BOTS, bot, guided_search
+from .bots import BOTS, bot, bot_numbers, guided_search
 from .config import Config
 from .cuda import CUDA
 from .world import NAME, BeastyWorld, make, make_spec
@@ -79,7 +79,7 @@ class BeastyGame(Game):
     bots = BOTS
     build = native.BUILD
     renderer = Renderer(draw=draw)
-    search = Search(guide=guided_search, leaf_values=True)
+    search = Search(guide=guided_search, leaf_values=True, bot_numbers=bot_numbers)
     human = Human(play=play, settings=play_settings, user_bot=user_bot, best_known=best_known)
     cuda = CUDA
     benchmark = Benchmark(card_game=speed)

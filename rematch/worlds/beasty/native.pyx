@@ -62,10 +62,13 @@ cdef extern from *:
         double *score
         int32_t *action
         int plies
+        const int32_t *players
         const int64_t *leaf_start
         Game *leaf
-        float *leaf_value
-        uint8_t *leaf_ended
+    ctypedef struct LeafTurns:
+        const Rules *rules
+        Game *leaf
+        const float *logits
     ctypedef Answer (*StepRange)(const void *, int, int) noexcept nogil
 
     int cards_width(const Rules *) nogil
@@ -92,6 +95,8 @@ cdef extern from *:
     Answer search_rows(const void *, int, int) noexcept nogil
     Answer value_rows(const void *, int, int) noexcept nogil
     Answer leaf_rows(const void *, int, int) noexcept nogil
+    Answer leaf_turn_rows(const void *, int, int) noexcept nogil
+    double final_value(const Rules *, const Table *, int seat) nogil
 
 include "../native/struct_layout.pxi"  # BUILD, MARK, RULES, RULES_TYPE, GAME_TYPE, _struct_dtype, _write_rules
 
@@ -216,24 +221,22 @@ cdef class Core:
         return self._query(3, games, numbers, playouts, rng_key, threads, candidates)
 
     def leaves(self, const uint8_t[:, ::1] games, const int32_t[::1] numbers, playouts, rng_key,
-               const uint64_t[::1] candidates, const int64_t[::1] starts, int threads=1):
-        """The positions [m, S] some turns after each candidate of each completion, whether each game ended, and
-        the values of ended games for the searching player.
+               const uint64_t[::1] candidates, const int64_t[::1] starts, const int32_t[:, ::1] players, int threads=1):
+        """The positions [m, S] some turns after each candidate of each completion.
 
-        playouts: (bot, first completion, end of completions, turns); starts: [n + 1] first leaf of each row.
+        playouts: (bot, first completion, end of completions, turns); starts: [n + 1] first leaf of each row; players:
+        [n, k] that play on: the number of a bot, or -1 for a policy.
         """
         cdef Request request
         cdef int n = games.shape[0]
         cdef int64_t count = starts[n]
-        leaf, ended = np.zeros((count, sizeof(Game)), np.uint8), np.zeros(count, np.uint8)
-        value = np.zeros(count, np.float32)
+        leaf = np.zeros((count, sizeof(Game)), np.uint8)
         cdef uint8_t[:, ::1] leaf_view = leaf
-        cdef uint8_t[::1] ended_view = ended
-        cdef float[::1] value_view = value
         cdef uint64_t[::1] allowed = self.legal(games)
         cdef int row, completions
         if numbers.shape[0] != n or candidates.shape[0] != n or starts.shape[0] != n + 1 or starts[0] != 0:
             raise ValueError(f"leaves: expected numbers [{n}], candidates [{n}], starts [{n + 1}] from 0")
+        self._check_players(players, n)
         request.bot[0], request.range[0], request.range[1], request.plies = playouts
         request.bot[1] = request.bot[0]
         completions = request.range[1] - request.range[0]
@@ -243,15 +246,44 @@ cdef class Core:
         if not 0 < request.bot[0] < BOT_COUNT:
             raise ValueError(f"leaves: bot {request.bot[0]}: expected 1 to {BOT_COUNT - 1}")
         if count == 0:
-            return leaf, ended, value
+            return leaf
         request.rules, request.games = &self.rules, _games(games)
-        request.number, request.candidates = &numbers[0], &candidates[0]
+        request.number, request.candidates, request.players = &numbers[0], &candidates[0], &players[0, 0]
         request.bot_key.key, request.bot_key.stream, request.bot_key.step = rng_key
         request.leaf_start, request.leaf = &starts[0], <Game *>&leaf_view[0, 0]
-        request.leaf_ended, request.leaf_value = &ended_view[0], &value_view[0]
         with nogil:
             in_shares(leaf_rows, &request, n, threads)
-        return leaf, ended, value
+        return leaf
+
+    def _check_players(self, const int32_t[:, ::1] players, int rows):
+        numbers = np.asarray(players)
+        if players.shape[0] != rows or players.shape[1] != self.players or np.any((numbers < -1) | (numbers >= BOT_COUNT)):
+            raise ValueError(f"leaves: expected players [{rows}, {self.players}] from -1 to {BOT_COUNT - 1}")
+
+    def leaf_turns(self, uint8_t[:, ::1] leaves, const float[:, ::1] logits, int threads=1):
+        """One turn of every leaf whose game has not ended; the policy has these logits [m, 33]."""
+        cdef LeafTurns job
+        cdef int n = leaves.shape[0]
+        self._check_players(np.ascontiguousarray(np.asarray(leaves).view(GAME_TYPE)[:, 0]["slot"][:, : self.players]), n)
+        if logits.shape[0] != n or logits.shape[1] != ACTION_COUNT:
+            raise ValueError(f"leaves: expected logits [{n}, {ACTION_COUNT}]")
+        if n == 0:
+            return
+        job.rules, job.leaf, job.logits = &self.rules, <Game *>_games(leaves), &logits[0, 0]
+        with nogil:
+            in_shares(leaf_turn_rows, &job, n, threads)
+
+    def final_values(self, const uint8_t[:, ::1] games, const int32_t[::1] seats):
+        """Whether each game has ended [n], and the value [n] of those that have for these seats."""
+        cdef int row, n = games.shape[0]
+        cdef const Game *game = _games(games)
+        if seats.shape[0] != n or np.any((np.asarray(seats) < 0) | (np.asarray(seats) >= self.players)):
+            raise ValueError(f"leaves: expected seats [{n}] below {self.players}")
+        ended, value = np.zeros(n, bool), np.zeros(n, np.float32)
+        for row in range(n):
+            if has_ended(&self.rules, &game[row].table):
+                ended[row], value[row] = True, final_value(&self.rules, &game[row].table, seats[row])
+        return ended, value
 
     def _query(self, int kind, const uint8_t[:, ::1] games, const int32_t[::1] numbers, playouts, rng_key, int threads,
                candidates=None):

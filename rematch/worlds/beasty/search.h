@@ -13,23 +13,48 @@ RM_FN int decks_empty(const Rules *rules, const Table *table) {
     return remaining == 0;
 }
 
-/* Alpha-beta for two players with empty decks: the score of the player to move minus that of the other under
- * best play. Its sign gives the winner. */
-static int solve(const Rules *rules, const Table *table, int low, int high) {
+/* A position on the path of `solve`: its actions that are not solved yet, and the window. */
+typedef struct { Table table; uint64_t remaining; int low, high; } SolveLevel;
+enum { SOLVE_LEVELS = 2 * (SPECIES - DECK) + 1 }; /* turns after the decks are empty, and the position itself */
+
+RM_FN int difference(const Rules *rules, const Table *table) {
     const int me = table->turn[0];
-    if (has_ended(rules, table)) return score_of(rules, table, me) - score_of(rules, table, 1 - me);
-    for (uint64_t remaining = legal(rules, table); remaining && low < high; remaining &= remaining - 1) {
-        Table child = *table;
-        turn(rules, &child, lowest_bit(remaining));
-        const int value = -solve(rules, &child, -high, -low);
-        if (value > low) low = value;
+    return score_of(rules, table, me) - score_of(rules, table, 1 - me);
+}
+
+/* Alpha-beta for two players with empty decks: the score of the player to move minus that of the other under
+ * best play. Its sign gives the winner. A loop, because threads of a GPU have small stacks. */
+RM_LARGE_FN int solve(const Rules *rules, const Table *table, int low, int high) {
+    SolveLevel path[SOLVE_LEVELS];
+    if (has_ended(rules, table)) return difference(rules, table);
+    path[0].table = *table, path[0].remaining = legal(rules, table), path[0].low = low, path[0].high = high;
+    for (int depth = 0;;) {
+        SolveLevel *level = path + depth;
+        int value;
+        if (level->remaining && level->low < level->high) {
+            SolveLevel *child = level + 1;
+            child->table = level->table;
+            turn(rules, &child->table, lowest_bit(level->remaining));
+            level->remaining &= level->remaining - 1;
+            if (!has_ended(rules, &child->table)) {
+                child->remaining = legal(rules, &child->table);
+                child->low = -level->high, child->high = -level->low;
+                depth++;
+                continue;
+            }
+            value = -difference(rules, &child->table);
+        } else {
+            if (depth == 0) return level->low;
+            value = -level->low;
+            level = path + --depth;
+        }
+        if (value > level->low) level->low = value;
     }
-    return low;
 }
 
 /* The action of a bot, ties at random. Constant arguments make the compiler specialize the outcome bots, which
  * play most. */
-static int choose_action(const Rules *rules, const Table *table, int bot, SplitMix *generator) {
+RM_LARGE_FN int choose_action(const Rules *rules, const Table *table, int bot, SplitMix *generator) {
     double score[ACTIONS];
     const uint64_t all = legal(rules, table);
     uint64_t candidates = all;
@@ -37,15 +62,18 @@ static int choose_action(const Rules *rules, const Table *table, int bot, SplitM
     if (bot == NOISY) {
         const BotKey bot_key = {splitmix_next(generator), 0, RM_STREAM_BOT, 0};
         candidates = score_actions(rules, table, NOISY, &bot_key, score);
-    } else if (bot == OUTCOME) candidates = score_actions(rules, table, OUTCOME, 0, score);
+    }
+#ifndef __CUDACC__
+    else if (bot == OUTCOME) candidates = score_actions(rules, table, OUTCOME, 0, score);
     else if (bot == DISTILLED) candidates = score_actions(rules, table, DISTILLED, 0, score);
+#endif
     else candidates = score_actions(rules, table, bot, 0, score);
     if (!(candidates & (candidates - 1))) return lowest_bit(candidates);
     return sample_weighted(rules, line_of(table), candidates, (uint32_t)(splitmix_next(generator) >> 32));
 }
 
 /* The value of an ended game for a seat: the reward plus 0.01 times the difference of scores. */
-static double final_value(const Rules *rules, const Table *table, int seat) {
+RM_LARGE_FN double final_value(const Rules *rules, const Table *table, int seat) {
     float outcome[MOST_PLAYERS] = {0}, reward[MOST_PLAYERS] = {0};
     int best = -1;
     final_result(rules, table, outcome, reward);
@@ -55,10 +83,36 @@ static double final_value(const Rules *rules, const Table *table, int seat) {
 }
 
 /* The final value for a seat when it plays like bots[0] and the others like bots[1]. */
-static double play_out(const Rules *rules, Table *table, int seat, const int *bots, SplitMix *generator) {
+RM_LARGE_FN double play_out(const Rules *rules, Table *table, int seat, const int *bots, SplitMix *generator) {
     while (!has_ended(rules, table))
         turn(rules, table, choose_action(rules, table, bots[table->turn[0] != seat], generator));
     return final_value(rules, table, seat);
+}
+
+/* The action that a policy takes with these logits: one of the legal actions, at random. */
+RM_LARGE_FN int sample_logits(const float *logits, uint64_t all, SplitMix *generator) {
+    double highest = -1e30, total = 0.0;
+    const double uniform = (double)(splitmix_next(generator) >> 11) * (1.0 / 9007199254740992.0);
+    for (uint64_t remaining = all; remaining; remaining &= remaining - 1)
+        if ((double)logits[lowest_bit(remaining)] > highest) highest = (double)logits[lowest_bit(remaining)];
+    for (uint64_t remaining = all; remaining; remaining &= remaining - 1)
+        total += exp((double)logits[lowest_bit(remaining)] - highest);
+    double left = uniform * total;
+    for (;; all &= all - 1) {
+        left -= exp((double)logits[lowest_bit(all)] - highest);
+        if (left < 0.0 || !(all & (all - 1))) return lowest_bit(all);
+    }
+}
+
+/* One turn of a leaf of a search. In a leaf, `slot` has the number of the bot that plays a seat, or -1: the policy
+ * plays it, from its logits; `seed` has the state of the random numbers. */
+RM_LARGE_FN void leaf_turn(const Rules *rules, Game *leaf, const float *logits) {
+    SplitMix generator = {leaf->seed[0]};
+    const int bot = leaf->slot[leaf->table.turn[0]];
+    const int action = bot < 0 ? sample_logits(logits, legal(rules, &leaf->table), &generator)
+                               : choose_action(rules, &leaf->table, bot, &generator);
+    turn(rules, &leaf->table, action);
+    leaf->seed[0] = generator.state;
 }
 
 RM_FN int is_solvable(const Rules *rules, const Table *table) {
@@ -69,7 +123,7 @@ RM_FN int is_solvable(const Rules *rules, const Table *table) {
 typedef struct { uint64_t key; int from, to; } Completions;
 
 /* Deal completion number c; returns the generator of its playouts. */
-static SplitMix deal_completion(const Rules *rules, const Completions *completions, int c, Table *table) {
+RM_LARGE_FN SplitMix deal_completion(const Rules *rules, const Completions *completions, int c, Table *table) {
     const rm_quad random = rm_philox(completions->key, (uint32_t)c, 0, RM_STREAM_BOT, 0);
     SplitMix cards = {(uint64_t)random.w[0] << 32 | random.w[1]};
     const SplitMix generator = {(uint64_t)random.w[2] << 32 | random.w[3]};
@@ -79,7 +133,7 @@ static SplitMix deal_completion(const Rules *rules, const Completions *completio
 
 /* Add the values of all candidates over the completions to sum [ACTIONS]. All actions use the same
  * completions and random numbers, so their differences vary less. Solved positions need no completions. */
-static void search(const Rules *rules, const Table *table, uint64_t candidates, const int *bots,
+RM_LARGE_FN void search(const Rules *rules, const Table *table, uint64_t candidates, const int *bots,
                    const Completions *completions, double *sum) {
     const int seat = table->turn[0];
     if (is_solvable(rules, table)) {
@@ -103,7 +157,7 @@ static void search(const Rules *rules, const Table *table, uint64_t candidates, 
 }
 
 /* Turn sums into means. A solved difference d of scores becomes sign(d) + d / 100, as in `final_value`. */
-static void search_values(const Rules *rules, const Table *table, uint64_t candidates,
+RM_LARGE_FN void search_values(const Rules *rules, const Table *table, uint64_t candidates,
                           const Completions *completions, double *sum) {
     const int solved = is_solvable(rules, table), count = completions->to - completions->from;
     for (; candidates; candidates &= candidates - 1) {

@@ -21,6 +21,7 @@ from rematch.core.config import validate
 from rematch.core.errors import WorldError
 from rematch.core.player import RngKey
 from rematch.core.spec import Actions, Field, Quantity, Role, Spec
+from rematch.core.stepping import concat_fields
 from rematch.core.world import View
 from rematch.worlds.native_world import NativeWorld, StateObservations, blank_view, first_next
 
@@ -30,6 +31,7 @@ from .config import ACTIONS, POINTS, SPECIES, STRENGTH, Config
 from .state import PLACES, State, StateError, pack, unpack
 
 Bits = NDArray[np.uint64]
+PolicyFunction = Callable[[Floats], tuple[Floats, Floats]]  # observations -> logits, values
 
 ROLE = "player"
 NAME = __name__.split(".")[-2]  # name of this folder, so that a copied folder is another game
@@ -113,6 +115,15 @@ class BarPoints:
 
     def after(self, actions: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         return self.world.points_after(actions)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Playing:
+    """How the leaves of a search are played on."""
+
+    players: Ints  # [n, k] the number of the bot that plays a seat, or -1 for a policy
+    play: Callable[[Bytes], None]  # plays leaves [m, S] on, in place
+    estimate: Callable[[Bytes, Ints], Floats]  # values of running leaves for the seats [m] that searched
 
 
 class BeastyWorld(NativeWorld):
@@ -228,37 +239,86 @@ class BeastyWorld(NativeWorld):
         budget: (completions, turns between an action and its leaf); value_function: observations [m, F] of
         the player to move -> values [m]. Positions with empty decks are solved exactly.
         """
+
+        def estimate(leaf: Bytes, searcher: Ints) -> Floats:
+            mover = leaf.view(self.game_type)[:, 0]["turn"]
+            return value_function(self._observed(leaf)[0]) * np.where(mover == searcher, 1, -1)
+
+        players = np.full((len(rows), self.spec.seats), PLAYOUT_BOT, np.int32)
+        playing = _Playing(players, lambda leaf: None, estimate)
+        return self._leaf_means(rows, budget, rng_key, candidates, playing)
+
+    def policy_values(
+        self, rows: Ints, budget: tuple[int, int], rng_key: RngKey, players: Ints, policy: PolicyFunction,
+        candidates: Bits | None = None,
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """As `action_values`, with playouts of a policy and bots.
+
+        budget: (completions, turns after which the policy's value ends a playout, for two players; -1: none);
+        players [n, k]: the number of the bot that plays a seat, or -1 for the policy; policy: observations
+        [m, F] of the player to move -> logits [m, 33] and values [m].
+        """
+        rules, turns = self.shared.rules, budget[1]
+
+        def play(leaf: Bytes) -> None:
+            for _ in range(turns if turns >= 0 else len(SPECIES) * self.spec.seats):
+                running = ~rules.final_values(leaf, np.zeros(len(leaf), np.int32))[0]
+                if not running.any():
+                    break
+                logits = np.zeros((len(leaf), len(ACTIONS)), np.float32)
+                logits[running] = policy(self._observed(leaf[running])[0])[0]
+                rules.leaf_turns(leaf, logits)
+
+        def estimate(leaf: Bytes, searcher: Ints) -> Floats:
+            mover = leaf.view(self.game_type)[:, 0]["turn"]
+            return policy(self._observed(leaf)[0])[1] * np.where(mover == searcher, 1, -1)
+
+        playing = _Playing(players, play, estimate)
+        return self._leaf_means(rows, (budget[0], 0), rng_key, candidates, playing)
+
+    def _leaf_means(
+        self, rows: Ints, budget: tuple[int, int], rng_key: RngKey, candidates: Bits | None, playing: _Playing
+    ) -> NDArray[np.float64]:
+        """[n, 33] means over completions."""
         rules, states = self.shared.rules, self.save(rows)
-        candidates = rules.legal(states) if candidates is None else candidates
+        candidates = rules.legal(states) if candidates is None else candidates & rules.legal(states)
         numbers = (self.first + self._rows(rows)).astype(np.int32)
         key = (rng_key.seed, rng_key.stream, rng_key.step)
         values = np.full((len(states), len(ACTIONS)), np.nan)
-        solvable = (states.view(self.game_type)[:, 0]["deck"] == 0).all(1)
+        solvable = (states.view(self.game_type)[:, 0]["deck"] == 0).all(1) & (self.spec.seats == 2)
         if solvable.any():
             playouts = (PLAYOUT_BOT, 0, 1, PLAYOUT_BOT)
             values[solvable] = rules.values(
                 states[solvable], numbers[solvable], playouts, key, 1, candidates[solvable]
             )[0]
         searched = ~solvable
-        states, numbers = states[searched], numbers[searched]
-        candidates = candidates[searched] & rules.legal(states)
-        completions = budget[0]
+        states, candidates, completions = states[searched], candidates[searched], budget[0]
         counts = np.array([int(bits).bit_count() for bits in candidates], np.int64)
         starts = np.concatenate([[0], np.cumsum(counts * completions)]).astype(np.int64)
-        leaf, ended, value = rules.leaves(states, numbers, (PLAYOUT_BOT, 0, *budget), key, candidates, starts)
-        view = blank_view(self.spec, len(leaf), masked=True)
-        rules.observe(leaf, view.fields[ROLE], view.mask[ROLE], view.acting)
-        mover = leaf.view(self.game_type)[:, 0]["turn"]
-        fields = [view.fields[ROLE][f.name] for f in self.spec.roles[ROLE].fields]
-        obs = np.concatenate(fields, -1)[np.arange(len(leaf)), mover]
-        searcher = np.repeat(states.view(self.game_type)[:, 0]["turn"], counts * completions)
-        estimate = value_function(np.ascontiguousarray(obs)) * np.where(mover == searcher, 1, -1)
-        value = np.where(ended != 0, value, estimate)
+        playouts = (PLAYOUT_BOT, 0, *budget)
+        chosen = np.ascontiguousarray(playing.players[searched], np.int32)
+        leaf = rules.leaves(states, numbers[searched], playouts, key, candidates, starts, chosen)
+        playing.play(leaf)
+        searcher = np.repeat(states.view(self.game_type)[:, 0]["turn"].reshape(-1), counts * completions)
+        searcher = searcher.astype(np.int32)
+        ended, final = rules.final_values(leaf, searcher)
+        value = final.astype(np.float64)  # means over many leaves
+        if not ended.all():
+            value[~ended] = playing.estimate(leaf[~ended], searcher[~ended])
         for row, index in enumerate(np.flatnonzero(searched)):
             actions = [a for a in range(len(ACTIONS)) if int(candidates[row]) >> a & 1]
             row_values = value[starts[row] : starts[row + 1]].reshape(completions, -1)
             values[index, actions] = row_values.mean(0)
         return values
+
+    def _observed(self, states: Bytes) -> tuple[Floats, Ints]:
+        """Observations [n, F] of the players to move in these games, and their seats [n]."""
+        view = blank_view(self.spec, len(states), masked=True)
+        states = np.ascontiguousarray(states)
+        self.shared.rules.observe(states, view.fields[ROLE], view.mask[ROLE], view.acting)
+        mover = states.view(self.game_type)[:, 0]["turn"].reshape(-1)
+        obs = concat_fields(self.spec.roles[ROLE], view.fields[ROLE])[np.arange(len(states)), mover]
+        return np.ascontiguousarray(obs), mover
 
     def resample(self, rows: Ints, seat: int, key: int) -> Bytes:
         """[n, S] the same games with resampled cards that this seat cannot see: hands and decks."""

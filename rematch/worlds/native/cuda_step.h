@@ -2,6 +2,11 @@
 #ifndef REMATCH_CUDA_STEP_H
 #define REMATCH_CUDA_STEP_H
 
+/* Dynamic shared memory of a block, for a world whose step uses it (`Cuda.step_bytes`). */
+#ifndef SHARED_MEMORY
+#define SHARED_MEMORY extern __shared__ __align__(16) unsigned char shared_memory[]
+#endif
+
 enum { MAX_SEATS = 4, MAX_BOTS = 32, MAX_TABLES = 8, MAX_SLOTS = 64 };
 
 /* The arrays of one step, and those that describe the position after it. */
@@ -107,7 +112,8 @@ extern "C" __global__ void begin_rollout(const SlotRule *rules) {
 /* --- the results of a rollout: integers, so that their order has no effect ----------------------------------- */
 
 enum { MAX_COUNTERS = 4 };
-/* Of each seat, then for each slot: games against a learner, and the learner's score in them. Scores count in quarters. */
+/* Of each seat, then for each slot: games against a learner, and the learner's score in them. Scores count in quarters.
+ * Behind both seats [2][slots]: 1 where a slot plays a seat of a running game. */
 enum { LEARNER_GAMES, LEARNER_SCORE, FIRST_SLOT };
 enum { FAILURE_KIND, FAILURE_GAME, ENDED, LENGTH, FIRST_COUNTER, FIRST_SEAT = FIRST_COUNTER + MAX_COUNTERS };
 
@@ -115,7 +121,7 @@ typedef struct {
     const uint8_t *ended;    /* [steps][games] */
     const float *outcome;    /* [steps][games][2] in quarters */
     const int32_t *length;   /* [steps][games] */
-    const int32_t *slot;     /* [steps][games][2] */
+    const int32_t *slot;     /* [steps + 1][games][2] */
     const uint8_t *states;   /* [games][state_bytes] */
     const Failure *failure;
     long long *out;          /* see above; zeros before */
@@ -142,6 +148,7 @@ extern "C" __global__ void tally(const TallyArguments *arguments) {
             else if (other == 0) add_to(out + FIRST_SLOT + 2 * slot, 1), add_to(out + FIRST_SLOT + 2 * slot + 1, 4 - score + others);
         }
     }
+    for (int s = 0; s < 2; s++) a->out[FIRST_SEAT + 2 * (FIRST_SLOT + 2 * a->slots) + s * a->slots + a->slot[2 * ((long)a->steps * a->games + game) + s]] = 1;
     add_to(a->out + ENDED, games);
     add_to(a->out + LENGTH, steps);
     for (int c = 0; c < a->counters; c++) add_to(a->out + FIRST_COUNTER + c, *(const uint32_t *)(a->states + (long)game * a->state_bytes + a->counter_at[c]));

@@ -14,6 +14,7 @@ from .config import Config, struct_values
 from .observations import ROLES
 
 HERE = Path(__file__).parent
+GAMES_PER_BLOCK = 64  # of worlds/cuda_world.py
 
 
 def _rules(config: Config) -> list[tuple[Any, str]]:
@@ -24,12 +25,19 @@ def _rules(config: Config) -> list[tuple[Any, str]]:
 def _batch(config: Config) -> list[str]:
     """The members of `Batch` in rules.h."""
     actions, columns = [f"action.{role}" for role in ROLES], [f"obs.{role}" for role in ROLES]
-    sensors = [""] * 6
-    if not config.full_obs:  # four fields, which the collector joins
+    sensors = [""] * 8
+    if not config.full_obs:  # four fields, which the collector joins, and a privileged one
         columns = [f"field.{role}.state" for role in ROLES]
-        sensors = [f"field.{role}.{name}" for name in ("lidar", "history", "clock") for role in ROLES]
+        names = ("lidar", "history", "clock", "other")
+        sensors = [f"field.{role}.{name}" for name in names for role in ROLES]
     return ["states", *actions, *columns, "reward", "outcome", "ended", "length", "next.seed", "next.slot",
             "next.stage", "optional", *sensors]  # fmt: skip
+
+
+def _step_bytes(config: Config) -> int:
+    """Full observations of both robots of the games of a block."""
+    shown = config.n_obstacles_max if config.n_obstacle_obs < 0 else config.n_obstacle_obs
+    return 2 * GAMES_PER_BLOCK * (14 + 2 * shown + 1) * 4 if config.full_obs else 0
 
 
 def _bot_number(player: Player) -> int | None:
@@ -42,8 +50,9 @@ CUDA = Cuda(
     rules=_rules,
     batch=_batch,
     bot_number=_bot_number,
+    after_step=lambda config: () if config.full_obs else ("sense", "show_history"),
+    step_bytes=_step_bytes,
     arrays={"states": lambda world: world.states, "optional": lambda world: world.optional},
-    after_copy=lambda world: world.write_privileged(),
     counters=("spawn_redraws", "obstacles_missing"),
     failures={
         1: "its stage is not playable",

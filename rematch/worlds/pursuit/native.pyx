@@ -43,6 +43,7 @@ cdef extern from *:
         float *lidar[2]
         float *history[2]
         float *clock[2]
+        float *other[2]
     ctypedef struct Answer:
         int verdict
         int row
@@ -111,7 +112,7 @@ cdef class Core:
     def observe(self, games, optional, obs):
         """Write the observations of games [n, S], optional [n, T] to obs: role -> field -> [n, 1, F]; n at least 1.
 
-        With sensors the newest frame in `optional` is written too.
+        With sensors the newest frame in `optional` is written too, and the privileged field `other` where `obs` has it.
         """
         cdef Batch batch
         cdef int count = len(games)
@@ -156,14 +157,17 @@ cdef _attach(Batch *batch, Core core, games, optional, obs):
     cdef int count = games_view.shape[0], seat
     widths = {"state": derived.columns}
     if derived.frames:
-        widths |= {"lidar": derived.rays, "history": derived.frames * derived.frame, "clock": 1}
+        widths |= {"lidar": derived.rays, "history": derived.frames * derived.frame, "clock": 1, "other": 2}
     if count == 0 or games_view.shape[1] != sizeof(Game) \
             or optional_view.shape[0] != count or optional_view.shape[1] != derived.optional_bytes:
         raise ValueError("games or optional state have the wrong shape")
     batch.games = <Game *>&games_view[0, 0]
     batch.optional = <uint8_t *>&optional_view[0, 0] if derived.optional_bytes else NULL
+    batch.other[0] = batch.other[1] = NULL
     for seat, role in enumerate(("pursuer", "evader")):
         for name, width in widths.items():
+            if name == "other" and name not in obs[role]:
+                continue
             field = obs[role][name]
             if field.shape[0] != count or field.shape[1] != 1 or field.shape[2] != width:
                 raise ValueError(f"field {name} of {role} has the wrong shape")
@@ -173,8 +177,10 @@ cdef _attach(Batch *batch, Core core, games, optional, obs):
                 batch.lidar[seat] = &field[0, 0, 0]
             elif name == "history":
                 batch.history[seat] = &field[0, 0, 0]
-            else:
+            elif name == "clock":
                 batch.clock[seat] = &field[0, 0, 0]
+            else:
+                batch.other[seat] = &field[0, 0, 0]
 
 
 cdef class Arena:

@@ -62,16 +62,6 @@ def privileged_of(config: Config) -> tuple[Field, ...]:
     return () if config.full_obs else (Field(name="other", columns=("x", "y")),)
 
 
-def write_privileged(config: Config, games: Games, view: Observations, rows: Any) -> None:
-    """Write the privileged fields of these rows into the view."""
-    if config.full_obs:
-        return
-    for seat, role in enumerate(ROLES):
-        other = view[role]["other"][:, 0]
-        other[rows, 0] = games["x"][rows, 1 - seat] / np.float32(config.arena_width / 2)
-        other[rows, 1] = games["y"][rows, 1 - seat] / np.float32(config.arena_height / 2)
-
-
 def hidden_of(config: Config) -> tuple[str, ...]:
     """Names of the state that neither role observes."""
     grid = ("visited",) if config.w_search else ()  # of w_search: visits of the pursuer

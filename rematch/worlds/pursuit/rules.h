@@ -33,6 +33,7 @@ typedef struct {
     float *lidar[2];          /* per seat [N, rays]; this and the next two with sensors only */
     float *history[2];        /* per seat [N, frames * frame], oldest first */
     float *clock[2];          /* per seat [N] time to go */
+    float *other[2];          /* per seat [N, 2], privileged: position of the other robot in units of half the arena; may be NULL */
 } Batch;
 
 /* A transposed block: [seat or obstacle][lane]. */
@@ -181,7 +182,9 @@ RM_FN void reward(const Rules *rules, const Derived *derived, Events *e) {
 
 RM_FN void observe_block(const Rules *rules, const Derived *derived, const Block *b, Batch *batch, int row, int lanes) {
     if (rules->full_obs) observe_full(rules, derived, b, batch, row, lanes);
+#ifndef __CUDACC__ /* see sensor_kernels.h */
     else observe_sensors(rules, derived, b, batch, row, lanes);
+#endif
     if (rules->full_obs && rules->sensor_noise != 0.0f) disturb_full(rules, derived, b, batch, row, lanes);
 }
 

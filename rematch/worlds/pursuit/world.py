@@ -20,7 +20,7 @@ from rematch.core import rng
 from rematch.core.arrays import Bytes, Floats, Ints
 from rematch.core.config import validate
 from rematch.core.errors import WorldError
-from rematch.core.spec import Actions, Role, Spec
+from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.world import Observations, View
 from rematch.worlds.native_world import NativeWorld, blank_view, first_next
 
@@ -34,7 +34,6 @@ from .observations import (
     hidden_of,
     privileged_of,
     resample_disturbances,
-    write_privileged,
 )
 
 NAME = __name__.split(".")[-2]  # of this folder, so that a copy of the folder is a game with another name
@@ -103,7 +102,6 @@ class PursuitWorld(NativeWorld):
         status, number = self._arena.step(pursuer, evader, threads)
         if status:
             self._raise_error(status, number)
-        self.write_privileged()
         return self.view
 
     def restart(self) -> None:
@@ -145,18 +143,15 @@ class PursuitWorld(NativeWorld):
     def observe(self, rows: Ints) -> Observations:
         """role -> field -> [n, 1, F], a copy."""
         row_index = self._rows(rows)
-        return self._observations(self._states[row_index], self._optional[row_index])
+        fields = self.spec.roles[ROLES[0]].fields
+        return self._observations(self._states[row_index], self._optional[row_index], fields)
 
-    def _observations(self, games: Bytes, optional: Bytes) -> Observations:
+    def _observations(self, games: Bytes, optional: Bytes, fields: tuple[Field, ...]) -> Observations:
         """The observations of these games; with sensors the newest frame in `optional` is written too."""
-        obs = blank(self.spec.roles[ROLES[0]].fields, len(games))
+        obs = blank(fields, len(games))
         if len(games):
             self.shared.rules.observe(games, optional, obs)
         return obs
-
-    def write_privileged(self) -> None:
-        """Write the privileged fields of all games to the view."""
-        write_privileged(self.config, self._named, self.view.fields, slice(None))
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -193,7 +188,9 @@ class PursuitWorld(NativeWorld):
             raise WorldError(f"saved games: expected bytes {list(shape)}")
         games, optional = self._split(states)
         self._check_saved_games(games.view(native.GAME_TYPE)[:, 0], optional)
-        for role, fields in self._observations(games, optional).items():
+        shown = self.spec.roles[ROLES[0]]
+        every = (*shown.fields, *shown.privileged)
+        for role, fields in self._observations(games, optional, every).items():
             for name, field in fields.items():
                 self.view.fields[role][name][row_index] = field
         self._states[row_index], self._optional[row_index] = games, optional
@@ -216,10 +213,6 @@ class PursuitWorld(NativeWorld):
             named_optional = optional.view(self.shared.rules.optional_type)[:, 0]
             resample_disturbances(self.config, named_optional, seat, key)
         return np.concatenate([games, optional], axis=1)
-
-    def _clear_results(self, row_index: Any) -> None:
-        super()._clear_results(row_index)
-        write_privileged(self.config, self._named, self.view.fields, row_index)
 
     def _check_saved_games(self, games: NDArray[Any], optional: Bytes) -> None:
         """WorldError if these bytes are not valid games. They may come from any file."""

@@ -6,9 +6,10 @@
 #define REMATCH_ACT_H
 
 #include "../../../worlds/native/random.h"
-#include "network.h"
+#include "group_network.h"
 
-enum { ACT_THREADS = 256, LEARNER_RANGE = ACT_THREADS / 2, OPPONENT_RANGE = 16 * LEARNER_RANGE }; /* rows of a block: slot 0 plays most of them */
+enum { ACT_THREADS = 256, OPPONENT_RANGE = 2048 }; /* most rows of a block; slot 0 plays most of them, see `learner_range` */
+enum { TEAM = WARPGROUPS ? GROUP : 32, TEAMS = ACT_THREADS / TEAM, TEAM_ROWS = WARPGROUPS ? GROUP_ROWS : STRIP }; /* threads that compute some rows together */
 
 /* One role. Arrays over steps have [steps + 1] entries; a row is game * seats + seat of the role. */
 typedef struct {
@@ -22,17 +23,18 @@ typedef struct {
     int32_t *choice;             /* [steps][rows], discrete */
     float *logp, *value;         /* [steps + 1][rows] */
     float *heads;                /* [steps + 1][rows][ACTIONS] means or logits, or NULL */
-    half_float *inputs;          /* [steps][rows][INPUTS] of the rows that slot 0 plays, or NULL */
+    half_float *inputs;          /* [steps][rows][INPUTS] of the rows that slot 0 plays, or NULL; read where `heads` are wanted */
     const long long *first_step; /* number of the rollout's first step, a key of the random numbers */
     uint64_t key;                /* of the random numbers */
     int32_t rows, seats, all_seats, first_seat, slots, first_row;
+    int32_t learner_range; /* rows of a block that serves slot 0; at most OPPONENT_RANGE */
 } ActArguments;
 
 typedef struct {
     Weights weights; /* first: its matrices are aligned to 16 bytes */
-    half_float x[ACT_THREADS / 32][STRIP * X_STRIDE];
-    float number[ACT_THREADS / 32][STRIP * OBS];
-    float out[ACT_THREADS / 32][STRIP * OUTPUTS];
+    half_float x[TEAMS][WARPGROUPS ? X_SIZE : STRIP * X_STRIDE];
+    float number[TEAMS][TEAM_ROWS * OBS];
+    float out[TEAMS][TEAM_ROWS * OUTPUTS];
     int listed[OPPONENT_RANGE], warp_count[ACT_THREADS / 32];
 } ActMemory;
 
@@ -113,10 +115,10 @@ DEVICE void act_row(const ActArguments *a, const Weights *weights, const float *
     else act_gaussian(a, weights, out, at, (uint32_t)(a->first_row + row), step);
 }
 
-/* The numbers of a strip of rows, observations [.][OBS]; rows below 0 have zeros. */
+/* The numbers of a team's rows, observations [.][OBS]; rows below 0 have zeros. */
 DEVICE void load_numbers(float *number, const int *rows, const float *obs) {
 #pragma unroll 2
-    for (int i = threadIdx.x & 31; i < STRIP * OBS; i += 32) {
+    for (int i = threadIdx.x % TEAM; i < TEAM_ROWS * OBS; i += TEAM) {
         const int row = rows[i / OBS];
         if (row < 0) number[i] = 0.0f;
         else copy_ahead(number + i, obs + (long long)row * OBS + i % OBS);
@@ -124,12 +126,52 @@ DEVICE void load_numbers(float *number, const int *rows, const float *obs) {
     wait_for_copies();
 }
 
-/* The inputs of a strip to [.][INPUTS], for learning. */
+enum { PARTS = INPUTS / 8 }; /* of 16 bytes, of a row's inputs */
+
+/* The inputs of a team's rows to [.][INPUTS], for learning. */
 DEVICE void store_inputs(half_float *to, const int *rows, const half_float *x) {
-    enum { PARTS = INPUTS / 8 }; /* of 16 bytes */
-    for (int i = threadIdx.x & 31; i < STRIP * PARTS; i += 32)
+    for (int i = threadIdx.x % TEAM; i < TEAM_ROWS * PARTS; i += TEAM)
         if (rows[i / PARTS] >= 0)
-            store_four((float *)(to + (long long)rows[i / PARTS] * INPUTS) + 4 * (i % PARTS), *(const Four *)(x + i / PARTS * X_STRIDE + i % PARTS * 8));
+            store_four((float *)(to + (long long)rows[i / PARTS] * INPUTS) + 4 * (i % PARTS), *(const Four *)(x + x_place(i / PARTS, i % PARTS * 8)));
+}
+
+DEVICE void load_inputs(half_float *x, const int *rows, const half_float *from) {
+    for (int i = threadIdx.x % TEAM; i < TEAM_ROWS * PARTS; i += TEAM) {
+        const int row = rows[i / PARTS] < 0 ? 0 : rows[i / PARTS];
+        copy_16_ahead(x + x_place(i / PARTS, i % PARTS * 8), from + (long long)row * INPUTS + i % PARTS * 8);
+    }
+    wait_for_copies();
+}
+
+DEVICE void team_barrier() {
+    if (WARPGROUPS) group_barrier(threadIdx.x / TEAM);
+    else __syncwarp();
+}
+
+/* Outputs of a team's rows from their inputs. */
+DEVICE void compute_outputs(const Weights *weights, const half_float *x, float *out) {
+    Strip<WIDTH1> h1;
+    Strip<WIDTH2> h2;
+#if WARPGROUPS
+    first_group_layer(weights, x, h1);
+    second_group_layer(weights, h1, h2);
+    group_head_layer(weights, h2, out);
+#else
+    first_layer(weights, x, 0, 0, h1);
+    second_layer(weights, h1, 0, h2);
+    head_layer(weights, h2, out);
+#endif
+}
+
+/* The rows that this team computes, `listed` from `at` on: those behind the last row are -1. The row of this lane. */
+DEVICE int own_row(int *rows, int left) {
+    const int thread = threadIdx.x % TEAM;
+    const int row = thread < TEAM_ROWS && thread < left ? rows[thread] : -1;
+    team_barrier();
+    if (thread < TEAM_ROWS) rows[thread] = row;
+    team_barrier();
+    const int lane = threadIdx.x & 31;
+    return lane < STRIP ? rows[thread / 32 * STRIP + lane] : -1;
 }
 
 /* grid (blocks, roles). `only_values`: values, and heads where wanted, of all rows by slot 0; nothing is drawn. */
@@ -137,9 +179,9 @@ extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArgume
     SHARED_MEMORY;
     ActMemory *memory = (ActMemory *)shared_memory;
     const ActArguments *a = roles + blockIdx.y;
-    const int learner_blocks = (a->rows + LEARNER_RANGE - 1) / LEARNER_RANGE;
+    const int learner_blocks = (a->rows + a->learner_range - 1) / a->learner_range;
     const int ranges = (a->rows + OPPONENT_RANGE - 1) / OPPONENT_RANGE;
-    int slot = 0, from = blockIdx.x * LEARNER_RANGE, range = LEARNER_RANGE;
+    int slot = 0, from = blockIdx.x * a->learner_range, range = a->learner_range;
     if ((int)blockIdx.x >= learner_blocks) {
         slot = 1 + (blockIdx.x - learner_blocks) / ranges;
         from = (blockIdx.x - learner_blocks) % ranges * OPPONENT_RANGE;
@@ -150,29 +192,32 @@ extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArgume
     const int count = list_rows(a, memory, t, from, to, slot, only_values);
     if (!count) return;
     load_weights<ACT_THREADS>(&memory->weights, slot ? a->weights + slot : a->learner);
+#if WARPGROUPS
+    show_to_tensor_cores();
+#endif
     __syncthreads();
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int team = threadIdx.x / TEAM, line = threadIdx.x % TEAM / 32 * STRIP + (threadIdx.x & 31);
     const uint64_t step = only_values ? 0 : (uint64_t)(*a->first_step + t);
     const float *obs = a->obs + (long long)t * a->rows * OBS;
-    for (int at = warp * STRIP; at < count; at += ACT_THREADS / 32 * STRIP) {
-        int *rows = memory->listed + at; /* those behind the last row are read as -1 */
-        const int row = lane < STRIP && at + lane < count ? rows[lane] : -1;
+    half_float *inputs = a->inputs ? a->inputs + (long long)t * a->rows * INPUTS : 0, *x = memory->x[team];
+    for (int at = team * TEAM_ROWS; at < count; at += TEAMS * TEAM_ROWS) {
+        int *rows = memory->listed + at;
+        const int row = own_row(rows, count - at);
+        if (inputs && a->heads) load_inputs(x, rows, inputs);
+        else {
+            load_numbers(memory->number[team], rows, obs);
+            team_barrier();
+            write_all_inputs<TEAM_ROWS, TEAM>(x, memory->number[team]);
+        }
+#if WARPGROUPS
+        show_to_tensor_cores();
+#endif
+        team_barrier();
+        if (slot == 0 && inputs && !only_values) store_inputs(inputs, rows, x);
+        compute_outputs(&memory->weights, x, memory->out[team]);
         __syncwarp();
-        if (lane < STRIP) rows[lane] = row;
-        __syncwarp();
-        load_numbers(memory->number[warp], rows, obs);
-        __syncwarp();
-        write_strip_inputs(memory->x[warp], memory->number[warp]);
-        __syncwarp();
-        if (slot == 0 && a->inputs && !only_values) store_inputs(a->inputs + (long long)t * a->rows * INPUTS, rows, memory->x[warp]);
-        Strip<WIDTH1> h1;
-        Strip<WIDTH2> h2;
-        first_layer(&memory->weights, memory->x[warp], 0, 0, h1);
-        second_layer(&memory->weights, h1, 0, h2);
-        head_layer(&memory->weights, h2, memory->out[warp]);
-        __syncwarp();
-        if (row >= 0) act_row(a, &memory->weights, memory->out[warp] + lane * OUTPUTS, t, row, step, only_values);
-        __syncwarp();
+        if (row >= 0) act_row(a, &memory->weights, memory->out[team] + line * OUTPUTS, t, row, step, only_values);
+        team_barrier();
     }
 }
 

@@ -3,7 +3,7 @@
 #ifndef REMATCH_ADVANTAGES_H
 #define REMATCH_ADVANTAGES_H
 
-#include "act.h"
+#include "../../../worlds/native/random.h"
 
 typedef struct {
     const float *reward;         /* [steps][games][reward_seats] */

@@ -1,7 +1,7 @@
 /* The actor-critic network of one role: two hidden layers that policy and value share.
  *
  * A program is compiled for one network: OBS columns of observation, FOURIER octaves, WIDTH1 and WIDTH2 units, ACTIONS,
- * DISCRETE, RELU. A warp computes a strip of 16 rows, or some of the units of a strip; numbers between the layers are
+ * DISCRETE, RELU, and with WARPGROUPS for a card on which four warps multiply together (group_network.h). Else a warp computes a strip of 16 rows, or some of the units of a strip; numbers between the layers are
  * bfloat16. Acting and learning use the same functions, so that a policy has the same probabilities in both. The readable network is
  * agents/networks/mlp.py; tests compare every row with it.
  *
@@ -13,10 +13,11 @@
 
 #include "warp.h"
 
-enum { STRIP = 16 }; /* rows of a warp */
-enum { FEATURES = OBS * (1 + 2 * FOURIER), INPUTS = (FEATURES + 31) / 32 * 32, PADDING = INPUTS - FEATURES, OUTPUTS = ACTIONS + 1 };
+enum { STRIP = 16, GROUP_ROWS = 64 }; /* rows of a warp, of a warpgroup */
+enum { FEATURES = OBS * (1 + 2 * FOURIER), INPUTS = (FEATURES + WARPGROUPS + 31) / 32 * 32, PADDING = INPUTS - FEATURES, OUTPUTS = ACTIONS + 1 };
 enum { HEADS = (OUTPUTS + 15) / 16 * 16 }; /* rows of the head, with padding */
-enum { X_STRIDE = INPUTS + 8, H1_STRIDE = WIDTH1 + 8, H2_STRIDE = WIDTH2 + 8, D_STRIDE = HEADS + 8 };
+enum { SPARE = WARPGROUPS ? 0 : 8 }; /* so that rows of a matrix begin in different banks; blocks (warpgroup.h) need none */
+enum { X_STRIDE = INPUTS + SPARE, H1_STRIDE = WIDTH1 + SPARE, H2_STRIDE = WIDTH2 + SPARE, D_STRIDE = HEADS + 8 };
 enum { W1_AT = 0, W2_AT = W1_AT + WIDTH1 * INPUTS, B1_AT = W2_AT + WIDTH2 * WIDTH1, B2_AT = B1_AT + WIDTH1,
        HEAD_AT = B2_AT + WIDTH2, HEAD_BIAS_AT = HEAD_AT + OUTPUTS * WIDTH2, LOG_STD_AT = HEAD_BIAS_AT + OUTPUTS,
        WEIGHTS_END = LOG_STD_AT + (DISCRETE ? 0 : ACTIONS), WEIGHTS = (WEIGHTS_END + 3) / 4 * 4 };
@@ -33,22 +34,29 @@ typedef struct {
 /* A strip between two layers: in [j] columns 16 j to 16 j + 15, as the tensor cores take them as the left factor. */
 template <int UNITS> struct Strip { unsigned pair[UNITS / 16][4]; };
 
-/* The gradient of a matrix [ROWS][COLUMNS] is computed by 8 warps, two groups of rows and four sides of columns; a warp has
- * tiles of 16 x 8. The floats of a matrix have the order [warp][tile][lane][4], so that a lane stores four at once: those of
- * rows `row` and `row` + 8, columns `column` and the next. */
+/* The floats of a matrix [ROWS][COLUMNS] have the order [warp][tile][lane][4], so that a lane stores at once four sums of its
+ * gradient: those of rows `row` and `row` + 8, columns `column` and the next. Its gradient is computed by 8 warps, two groups
+ * of rows and four sides of columns, each with tiles of 16 x 8; with WARPGROUPS by 4 warps of 16 rows, tile after tile. */
 typedef struct { int row, column; } MatrixPlace;
 
 template <int ROWS, int COLUMNS> DEVICE MatrixPlace matrix_place(int i) { /* i: a multiple of 4 */
+    const int lane = i % 128 / 4, line = lane / 4, pair = lane % 4 * 2;
+    if (WARPGROUPS) return {i / (COLUMNS * 16) * 16 + line, i / 128 % (COLUMNS / 8) * 8 + pair};
     enum { ROW_TILES = ROWS / 32, COLUMN_TILES = COLUMNS / 32, TILES = ROW_TILES * COLUMN_TILES };
-    const int lane = i % 128 / 4, tile = i / 128 % TILES, warp = i / 128 / TILES;
-    return {warp % 2 * (ROWS / 2) + tile / COLUMN_TILES * 16 + lane / 4, warp / 2 * (COLUMNS / 4) + tile % COLUMN_TILES * 8 + lane % 4 * 2};
+    const int tile = i / 128 % TILES, warp = i / 128 / TILES;
+    return {warp % 2 * (ROWS / 2) + tile / COLUMN_TILES * 16 + line, warp / 2 * (COLUMNS / 4) + tile % COLUMN_TILES * 8 + pair};
+}
+
+/* Where a number of a matrix [ROWS][.] lies in `Weights`: row after row, or with WARPGROUPS in blocks of 8 x 8, the blocks of
+ * a column below each other. */
+template <int ROWS> DEVICE int place_in(int row, int column, int stride) {
+    return WARPGROUPS ? (column / 8 * (ROWS / 8) + row / 8) * 64 + row % 8 * 8 + column % 8 : row * stride + column;
 }
 
 template <int ROWS, int COLUMNS> DEVICE void place_in_matrix(half_float *out, int stride, int i, Four number) {
     const MatrixPlace place = matrix_place<ROWS, COLUMNS>(i);
-    unsigned *at = (unsigned *)(out + place.row * stride + place.column);
-    at[0] = two_halves(number.x, number.y);
-    at[4 * stride] = two_halves(number.z, number.w); /* 8 rows on; an unsigned holds two numbers */
+    *(unsigned *)(out + place_in<ROWS>(place.row, place.column, stride)) = two_halves(number.x, number.y);
+    *(unsigned *)(out + place_in<ROWS>(place.row + 8, place.column, stride)) = two_halves(number.z, number.w);
 }
 
 /* Four floats from place i on (a multiple of 4) to their places in `Weights`. */
@@ -61,7 +69,7 @@ DEVICE void place_weights(Weights *to, int i, Four number) {
         const int at = i + n;
         if (at < B2_AT) to->b1[at - B1_AT] = each[n];
         else if (at < HEAD_AT) to->b2[at - B2_AT] = each[n];
-        else if (at < HEAD_BIAS_AT) to->head[(at - HEAD_AT) / WIDTH2 * H2_STRIDE + (at - HEAD_AT) % WIDTH2] = to_half(each[n]);
+        else if (at < HEAD_BIAS_AT) to->head[place_in<HEADS>((at - HEAD_AT) / WIDTH2, (at - HEAD_AT) % WIDTH2, H2_STRIDE)] = to_half(each[n]);
         else if (at < LOG_STD_AT) to->head_bias[at - HEAD_BIAS_AT] = each[n];
         else if (at < WEIGHTS_END) {
             to->log_std[at - LOG_STD_AT] = each[n];
@@ -95,31 +103,39 @@ DEVICE float sine_half(float x) {
     return x * (3.14159265f + q * (-5.16771278f + q * (2.55016404f + q * (-0.59926453f + q * 0.08214589f))));
 }
 
-/* The inputs of one number: itself, then sin and cos of 2^k pi x for k < FOURIER; OBS numbers lie between two of them. */
-DEVICE void write_inputs(half_float *x, float number) {
-    x[0] = to_half(number);
+/* A number of the inputs of some rows: row after row, or with WARPGROUPS in blocks, which have a spare row between columns of
+ * blocks so that neighbouring blocks of a row begin in different banks. */
+enum { X_STEP = GROUP_ROWS * 8 + 8 }; /* from a block to the next one along a row */
+DEVICE int x_place(int row, int column) { return WARPGROUPS ? column / 8 * X_STEP + row * 8 + column % 8 : row * X_STRIDE + column; }
+
+/* The inputs of the number in `column`: itself, then sin and cos of 2^k pi x for k < FOURIER; OBS numbers lie between two. */
+DEVICE void write_inputs(half_float *x, int row, int column, float number) {
+    x[x_place(row, column)] = to_half(number);
     if (FOURIER == 0) return;
     float turn = number * 0.5f;
     float y = number - 2.0f * rintf(turn); /* to [-1, 1] */
     float a = fabsf(y), folded = sine_half(a > 0.5f ? 1.0f - a : a);
     float sine = y < 0.0f ? -folded : folded, cosine = sine_half(0.5f - a);
     for (int k = 0; k < FOURIER; k++) {
-        x[(1 + 2 * k) * OBS] = to_half(sine);
-        x[(2 + 2 * k) * OBS] = to_half(cosine);
+        x[x_place(row, column + (1 + 2 * k) * OBS)] = to_half(sine);
+        x[x_place(row, column + (2 + 2 * k) * OBS)] = to_half(cosine);
         float doubled = 2.0f * sine * cosine;
         cosine = cosine * cosine - sine * sine;
         sine = doubled;
     }
 }
 
-/* The inputs of a strip into x [STRIP][X_STRIDE] from its numbers [STRIP][OBS], by one warp. */
-DEVICE void write_strip_inputs(half_float *x, const float *number) {
-    const int lane = threadIdx.x & 31;
+/* The inputs of ROWS rows from their numbers [ROWS][OBS], by COUNT threads. Behind them zeros; with WARPGROUPS a one comes
+ * first, with which the gradient of the biases is a product too. */
+template <int ROWS, int COUNT> DEVICE void write_all_inputs(half_float *x, const float *number) {
+    const int thread = threadIdx.x % COUNT;
 #pragma unroll 2
-    for (int i = lane; i < STRIP * OBS; i += 32) write_inputs(x + i / OBS * X_STRIDE + i % OBS, number[i]);
+    for (int i = thread; i < ROWS * OBS; i += COUNT) write_inputs(x, i / OBS, i % OBS, number[i]);
 #pragma unroll 1
-    for (int i = lane; i < STRIP * PADDING; i += 32)
-        x[i / (PADDING ? PADDING : 1) * X_STRIDE + FEATURES + i % (PADDING ? PADDING : 1)] = 0;
+    for (int i = thread; i < ROWS * PADDING; i += COUNT) {
+        const int column = i % (PADDING ? PADDING : 1);
+        x[x_place(i / (PADDING ? PADDING : 1), FEATURES + column)] = WARPGROUPS && column == 0 ? 0x3F80 : 0;
+    }
 }
 
 DEVICE float activation(float x) { return RELU ? fmaxf(x, 0.0f) : tanh_near(x); }

@@ -4,7 +4,7 @@
 #ifndef REMATCH_SELECT_H
 #define REMATCH_SELECT_H
 
-#include "ppo_gradient.h"
+#include "ppo_loss.h"
 
 enum { SELECT_THREADS = 256, SELECT_ROWS = 4096 }; /* rows of a block */
 enum { ADVANTAGE, TARGET, RESIDUAL, MOMENTS }; /* residual: target - value */

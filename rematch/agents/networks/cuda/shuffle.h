@@ -2,7 +2,7 @@
 #ifndef REMATCH_SHUFFLE_H
 #define REMATCH_SHUFFLE_H
 
-#include "ppo_gradient.h"
+#include "ppo_loss.h"
 
 DEVICE unsigned mix(unsigned x) {
     x = (x ^ (x >> 16)) * 0x7FEB352Du;

@@ -1,0 +1,1 @@
+"""A gradient step of PPO on the GPU, for networks that torch computes."""

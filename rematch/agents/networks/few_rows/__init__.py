@@ -1,0 +1,1 @@
+"""Acting of a few games on the GPU."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rematch.core.config import knob
+from rematch.core.system.processors import processors
 
 from . import titles
 
@@ -39,13 +40,19 @@ class Config:
         low=0, high=200_000,
     )  # fmt: skip
     workers: int = knob(
-        0, "processes for the emulators; 0, or with one game: the emulators run in the threads of the run",
-        unit="processes", low=0, high=256,
+        0, "processes for the emulators; 0, or with one game: the emulators run in the threads of the run; "
+        "-1: half of the processors of the machine, from 2 to 8",
+        unit="processes", low=-1, high=256,
     )  # fmt: skip
     patience: float = knob(
         30.0, "time without an answer after which a worker process is replaced", unit="seconds", low=0.1,
         high=3600.0, needs="workers",
     )  # fmt: skip
+
+    @property
+    def processes(self) -> int:
+        """Number of worker processes on this machine."""
+        return self.workers if self.workers >= 0 else min(8, max(2, processors() // 2))
 
     def check(self) -> None:
         if self.rom:

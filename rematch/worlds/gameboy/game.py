@@ -43,7 +43,8 @@ def draw(world: GameboyWorld, row: int, trail: list[Any]) -> Image:
 
 def short(config: Config) -> Config:
     """The same cartridge with episodes of at most 24 actions and at most one worker process."""
-    return dataclasses.replace(config, max_steps=min(config.max_steps, 24), workers=min(config.workers, 1))
+    workers = 1 if config.workers else 0
+    return dataclasses.replace(config, max_steps=min(config.max_steps, 24), workers=workers)
 
 
 def play(words: Sequence[str], find_player: FindPlayer) -> int:
@@ -51,6 +52,12 @@ def play(words: Sequence[str], find_player: FindPlayer) -> int:
     from .human_play import play as play_in_terminal
 
     return play_in_terminal(words)
+
+
+def play_settings() -> Any:
+    from .human_play import play_settings as settings_of_a_person
+
+    return settings_of_a_person()
 
 
 def map_names(config: Config) -> Mapping[int, str]:
@@ -94,7 +101,7 @@ class GameboyGame(Game):
     renderer = Renderer(draw=draw, steps_per_second=lambda config: 60.0 / TICKS)  # real time
     savestates = Savestates(explorer="wander", pack=Bundle.pack, unpack=unpack)
     world_map = WorldMap(columns=("map", "y", "x"), names=map_names, follow=follow)
-    human = Human(play=play, settings=Config)
+    human = Human(play=play, settings=play_settings)
     benchmark = Benchmark(measure=measure, recipe=("small", 1000.0))
     defaults = Defaults(
         short=short,
@@ -103,6 +110,7 @@ class GameboyGame(Game):
         slow_bots=("wander",),  # for exploration; plays in evaluations only if it is named
         evaluation_games=100,  # episodes are long
         evaluation_steps=131_072,  # minutes; a thousand games of an untrained player would take an hour
+        processes=lambda config: int(config.processes),
         longest_game=lambda config: int(config.max_steps),
     )
 

@@ -8,12 +8,14 @@ action of 24 frames, as for a policy.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import os
 import select
 import shutil
 import sys
 import time
+import typing
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from rematch.core.arrays import Bytes
-from rematch.core.config import apply, read_flags, refuse_inert, validate
+from rematch.core.config import apply, knob, read_flags, refuse_inert, validate
 from rematch.core.errors import ConfigError
 
 from .cartridge.constants import ACTIONS
@@ -39,8 +41,23 @@ DEFAULT_SIZE = (80, 40)  # columns and lines where the terminal does not tell
 SMALLEST_SIZE, SHARP_SIZE = (40, 14), (80, 38)  # the smallest in which one can play; every second pixel
 TEXT_ROWS = 2  # below the picture
 ACTION_SECONDS = 24 / 60  # duration of an action on the console
+MOST_STEPS = 200_000  # actions of a game, unless --max_steps names another number
 NO_EFFECT = ("screen", "mask", "workers", "patience")  # settings without effect on a person's game
 KEY_INTERVAL = 0.5 * ACTION_SECONDS  # about the repetition rate of a held key
+
+
+def play_settings() -> Any:
+    """The settings that have an effect for a person, for the help of `rematch play gameboy`."""
+    from .config import Config
+
+    types = typing.get_type_hints(Config)
+    kept = [field for field in dataclasses.fields(Config) if field.name not in NO_EFFECT]
+    defaults = {field.name: field.default for field in kept} | {"max_steps": MOST_STEPS}
+    rules = [(field.name, types[field.name],
+              dataclasses.field(default=defaults[field.name], metadata=field.metadata)) for field in kept]
+    terminal = knob(False, "draw in the terminal also where a window could be opened")
+    made = dataclasses.make_dataclass("PlaySettings", [("terminal", bool, terminal), *rules], frozen=True)
+    return made()
 
 
 def play(words: Sequence[str]) -> int:
@@ -48,19 +65,30 @@ def play(words: Sequence[str]) -> int:
     from .world import GameboyWorld
 
     load_window()
-    others = [word for word in words if word != TERMINAL]
+    in_terminal, others = split_terminal(words)
     flags = read_flags(others, Config(), prefix="world.")
     if unused := [key for key in flags if key in NO_EFFECT]:
         raise ConfigError(f"--{unused[0]} has no effect in play: it is for policies and their training")
-    config = apply(Config(), {"max_steps": 200_000}, "play")
+    config = apply(Config(), {"max_steps": MOST_STEPS}, "play")
     config = apply(config, flags, "command line", text=True, prefix="world.")
     validate(config)
     refuse_inert(config, list(flags), "command line")
     if sys.stdin is None:
         raise ConfigError("play gameboy: there is no standard input for keys; expected a terminal")
-    if TERMINAL not in words and sys.stdin.isatty() and window(config):
+    if not in_terminal and sys.stdin.isatty() and window(config):
         return 0
     return terminal(GameboyWorld(config, 1), sys.stdin, sys.stdout)
+
+
+def split_terminal(words: Sequence[str]) -> tuple[bool, list[str]]:
+    """Whether --terminal is set, which may have a value, and the other words."""
+    chosen, others = False, list(words)
+    while TERMINAL in others:
+        at = others.index(TERMINAL)
+        value = others[at + 1] if others[at + 1 : at + 2] in (["true"], ["false"]) else ""
+        del others[at : at + 1 + bool(value)]
+        chosen = value != "false"
+    return chosen, others
 
 
 def load_window() -> None:

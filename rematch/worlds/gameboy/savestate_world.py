@@ -60,8 +60,8 @@ def build_shared(config: Any, games: int) -> SharedEmulators:
         raise ConfigError(f"rom = {config.rom!r}: PyBoy cannot play it: {reason}") from None
     spec = emulator_pool.PoolSpec(rom, title.regions, games)
     pool: emulator_pool.EmulatorPool
-    if config.workers and games > 1:  # one game gains nothing; settings are checked with such worlds
-        pool = emulator_pool.WorkerPool(spec, config.workers, config.patience)
+    if config.processes and games > 1:  # one game gains nothing; settings are checked with such worlds
+        pool = emulator_pool.WorkerPool(spec, config.processes, config.patience)
     else:
         pool = emulator_pool.LocalPool(spec)
     library = Library(hashlib.sha1(rom).hexdigest(), pyboy_emulator.pyboy_version(), len(power_on))

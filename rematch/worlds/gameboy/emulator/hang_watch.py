@@ -15,13 +15,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 HANG_SECONDS = 60  # of one call; a step takes milliseconds
+LOOK = 1.0  # seconds between two looks at the calls
 
 
 @dataclass(eq=False)
 class Call:
     """A call of an emulator that has not returned."""
 
-    seconds: int = 0
+    seconds: float = 0.0
 
 
 _calls: set[Call] = set()
@@ -48,10 +49,10 @@ def limited() -> Iterator[None]:
 
 def _watch() -> None:
     while True:
-        time.sleep(1.0)
+        time.sleep(LOOK)
         with _lock:
             for call in _calls:
-                call.seconds += 1
+                call.seconds += LOOK
             if any(call.seconds > HANG_SECONDS for call in _calls):
                 _end_process()
 

@@ -65,22 +65,22 @@ def pyboy_version() -> str:
 
 @functools.cache
 def compiled() -> ModuleType | None:
-    """The module fast_savestates, if it was compiled for this version of PyBoy; else None (slow states)."""
+    """The module fast_emulator, if it was compiled for this version of PyBoy; else None (slower)."""
     load_pyboy()
     try:
-        from . import fast_savestates
+        from . import fast_emulator
     except ModuleNotFoundError:  # PyBoy was installed after Rematch was built
         return None
     except (ImportError, TypeError, ValueError):  # Cython raises these if classes have another layout
         built = "another"
     else:
         refuse_stale(
-            fast_savestates.__name__, fast_savestates.BUILD, Path(__file__).with_name("fast_savestates.pyx")
+            fast_emulator.__name__, fast_emulator.BUILD, Path(__file__).with_name("fast_emulator.pyx")
         )
-        built = fast_savestates.PYBOY
+        built = fast_emulator.PYBOY
     if built == version("pyboy"):
-        return fast_savestates
-    message = f"savestates are slow: fast_savestates.pyx was compiled for PyBoy {built}, "
+        return fast_emulator
+    message = f"the emulator is slow: fast_emulator.pyx was compiled for PyBoy {built}, "
     message += f"and {version('pyboy')} is installed"
     warnings.warn(f"{message}; compile it again with: make clean build", stacklevel=2)
     return None
@@ -106,7 +106,6 @@ class Emulator:
         self.memory: Any = self.boy.memory
         self.rom = rom
         self.pixels: Bytes = self.boy.screen.ndarray[:, :, 0]  # a view: PyBoy draws into it
-        self.coarse = self.pixels[::2, ::2]
         _ALL.add(self)
 
     def finish_frames(self) -> None:
@@ -136,7 +135,10 @@ class Emulator:
 
     def frame(self, out: Bytes) -> None:
         """Write the screen, [72, 80]: 0 black to 3 white."""
-        np.right_shift(self.coarse, 6, out=out)
+        if fast := compiled():
+            fast.shrink(self.pixels, out)
+        else:
+            np.right_shift(self.pixels[::2, ::2], 6, out=out)
 
     def screen(self) -> Bytes:
         """The whole screen in grey, [144, 160]."""
@@ -144,10 +146,11 @@ class Emulator:
 
     def read(self, regions: Sequence[Region], out: Bytes) -> None:
         """Write these parts of memory, one after the other."""
-        memory, values = self.memory, []
-        for first, end in regions:
-            values += memory[first:end]
-        out[:] = np.frombuffer(bytes(values), np.uint8)
+        if fast := compiled():
+            fast.read(self.boy, tuple(regions), out)
+        else:
+            values = [value for first, end in regions for value in self.memory[first:end]]
+            out[:] = np.frombuffer(bytes(values), np.uint8)
 
     def save(self) -> bytes:
         if fast := compiled():

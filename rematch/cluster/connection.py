@@ -2,7 +2,7 @@
 
 `ray` starts a cluster that listens on 127.0.0.1 alone and ends with this process; where RAY_ADDRESS is set,
 it joins the cluster of that address, as a process on one of its machines. `ray://HOST:PORT` is a client of a
-cluster elsewhere. Whoever has the token can run programs on all machines of a cluster.
+cluster elsewhere. With the token, programs can be run on all machines of a cluster.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from rematch.rollout.remote_collector import PlayerLost
 
 LOCAL = "ray"
 ADDRESS = re.compile(r"ray://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+LOOPBACK = re.compile(r"(127\.|localhost:|\[::1\]:)")  # a cluster that no other machine can reach
 EXPECTED = "expected ray, or ray://HOST:PORT"
 OBJECT_STORE = 256 << 20  # bytes of shared memory of a cluster that this process starts
 TOKEN_FILE = Path(".ray") / "auth_token"  # in the home folder: where Ray looks for a token
@@ -154,9 +155,9 @@ def listens(host: str, port: int) -> bool:
 def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
     """A cluster until the end of the block. `processors`: of a cluster that is started here."""
     check_address(address)
-    joins = address == LOCAL and bool(os.environ.get("RAY_ADDRESS"))
-    starts = address == LOCAL and not joins
-    environment = prepare(one_machine=starts, own_token=starts)
+    joined = os.environ.get("RAY_ADDRESS", "") if address == LOCAL else ""
+    starts = address == LOCAL and not joined
+    environment = prepare(one_machine=starts or bool(LOOPBACK.match(joined)), own_token=starts)
     if importlib.util.find_spec("ray") is None:
         raise NotInstalled("Ray", '"ray[client]>=2.54"')
     match = ADDRESS.fullmatch(address)
@@ -168,7 +169,7 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
         store = min(OBJECT_STORE, max(80 << 20, system_memory.available_bytes() // 8))
         options = {"num_cpus": processors or len(os.sched_getaffinity(0)), "include_dashboard": False,
                    "object_store_memory": store, "_node_ip_address": "127.0.0.1"}
-    target = "local" if starts else os.environ["RAY_ADDRESS"] if joins else address
+    target = "local" if starts else joined or address
     request = {"request": "connect", "address": target, "options": options}
     driver, head = connect(address, environment, request)
     cluster = Cluster(address, (match[1], int(match[2])) if match else (head[0], head[1]), driver)
@@ -220,7 +221,7 @@ def refusal(address: str, text: str) -> str:
         return f"--cluster = {address}: another version of Ray or Python runs there: {version}"
     if "unauthenticated" in lower or "token" in lower:
         return f"--cluster = {address}: the cluster refused the token (RAY_AUTH_TOKEN): {line[:200]}"
-    if "timeout" in lower or "timed out" in lower:
+    if any(words in lower for words in ("timeout", "timed out", "failed to connect")):
         return (f"--cluster = {address}: something listens there, but does not answer as Ray: expected the "
                 "cluster's token in RAY_AUTH_TOKEN, and the port of its Ray Client server")
     return f"--cluster = {address}: {line[:300]}"

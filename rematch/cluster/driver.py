@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import rematch
-from rematch.cluster.driver_process import END_SECONDS, FULL, LOST, REFUSED, TASK
+from rematch.cluster.driver_process import END_SECONDS, FULL, LOST, REFUSED, TASK, UNABLE
 from rematch.cluster.messages import Header, Link
 from rematch.core.errors import ConfigError
 from rematch.rollout.remote_collector import PlayerLost
@@ -101,6 +101,7 @@ class Driver:
         if kind == LOST:
             return PlayerLost(line)
         texts = {FULL: "the object store of the Ray cluster is full: ", TASK: "an actor failed: ",
+                 UNABLE: "Rematch does not start on a node (`rematch cluster check` shows the nodes): ",
                  REFUSED: ""}
         return ClusterError(texts.get(kind, VANISHED_LINE.format(self.name, "")) + line)
 

@@ -22,7 +22,9 @@ from typing import Any
 
 from rematch.cluster.messages import Header, Link
 
-FULL, TASK, LOST, VANISHED, REFUSED = "full", "task", "lost", "vanished", "refused"  # kinds of errors
+# Kinds of errors; UNABLE: a node on which no actor starts.
+FULL, TASK, LOST, VANISHED, REFUSED, UNABLE = "full", "task", "lost", "vanished", "refused", "unable"
+CREATION = "error raised in its creation task"  # so Ray says that an actor's class could not be made there
 PROBE_SECONDS = 60.0  # for the answer of a node
 END_SECONDS = 8.0  # for the end of the connection
 MOST_CALLS = 1024  # that are waited for at the same time
@@ -163,6 +165,8 @@ class Driver:
         """Whether another actor may help (LOST), or what else has happened."""
         if isinstance(error, Refused):
             return REFUSED
+        if isinstance(error, ImportError) or CREATION in str(error):
+            return UNABLE
         errors = self.ray.exceptions
         if isinstance(error, errors.ObjectStoreFullError | errors.OutOfDiskError):
             return FULL
@@ -173,7 +177,8 @@ class Driver:
     def _line(self, error: Exception) -> str:
         """The line of an error that names its cause; all of them where the connection failed."""
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        return {TASK: lines[-1], REFUSED: " ".join(lines)}.get(self._kind(error), lines[0])[:400]
+        lines_of = {TASK: lines[-1], UNABLE: lines[-1], REFUSED: " ".join(lines)}
+        return lines_of.get(self._kind(error), lines[0])[:400]
 
     def end(self) -> None:
         """End the connection; a cluster that has vanished must not keep this process waiting."""

@@ -70,6 +70,8 @@ class RolloutWorker:
         try:
             inputs = decode(message)
             if LOAD in inputs:
+                assert shared is not None, "games may refer to it"
+                self._load_shared(decode(shared))
                 self._load_games(inputs)
                 return encode({})
             before = stored_int(inputs, SAVE if SAVE in inputs else "from")
@@ -95,15 +97,19 @@ class RolloutWorker:
         world.view.length[:] = stored_array(tree, "length", world.view.length)
         self.submission = stored_int(tree, LOAD)
 
-    def _load(self, shared: Tree, inputs: Tree) -> None:
-        """Everything that the next rollout reads."""
-        world = self.setup.world
+    def _load_shared(self, shared: Tree) -> None:
+        """What the games of all parts read."""
         for role, seats in self.setup.seating.items():
             seats.packed[:] = stored_array(shared["weights"], role, seats.packed)
         for part in self.setup.built:
-            state = part.play_state()
-            state.load_shared(shared["play"][part.name])
-            state.load_inputs(inputs["play"][part.name], self.games)
+            part.play_state().load_shared(shared["play"][part.name])
+
+    def _load(self, shared: Tree, inputs: Tree) -> None:
+        """Everything that the next rollout reads."""
+        self._load_shared(shared)
+        world = self.setup.world
+        for part in self.setup.built:
+            part.play_state().load_inputs(inputs["play"][part.name], self.games)
         for name in ("seed", "slot", "stage"):
             column = getattr(world.next, name)
             column[:] = stored_array(inputs["next"], name, column)

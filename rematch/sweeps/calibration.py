@@ -292,18 +292,19 @@ def calibrate(
     `failed` says which run failed, `stopped` that the search was stopped before its end.
     """
     calibration = Calibration(request, folder, configure, log)
-    open_folder(request, folder, configure([]))
-    lock = RunLock(folder)
-    try:
-        with run_place(limits.cluster) as place, StopRequest(limits.minutes) as stop:
-            calibration.run(place, limits.jobs, stop)
-            result = summary(request, calibration.points, calibration.steps)
-            result |= {"failed": calibration.failed, "stopped": stop.reason or ""}
-            text = json.dumps(without_stop(result), indent=1) + "\n"
-            atomic_files.replace_file(folder / RESULT, text.encode())
-        return result
-    finally:
-        lock.release()
+    with run_place(limits.cluster) as place:  # first: a cluster that cannot be used leaves no folder
+        open_folder(request, folder, configure([]))
+        lock = RunLock(folder)
+        try:
+            with StopRequest(limits.minutes) as stop:
+                calibration.run(place, limits.jobs, stop)
+                result = summary(request, calibration.points, calibration.steps)
+                result |= {"failed": calibration.failed, "stopped": stop.reason or ""}
+                text = json.dumps(without_stop(result), indent=1) + "\n"
+                atomic_files.replace_file(folder / RESULT, text.encode())
+            return result
+        finally:
+            lock.release()
 
 
 def without_stop(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -100,7 +100,8 @@ class RemoteRun:
         with self.task.output.open("ab") as file:
             file.write(reply["output"].tobytes())
         if "code" in reply:
-            self.actor.call("remove")
+            actor = self.actor  # another run needs its processors, as soon as its folder is gone
+            actor.call("remove").add_done_callback(lambda _: actor.kill())
             self._end(int(reply["code"]))
 
     def _end(self, code: int) -> None:

@@ -18,7 +18,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,12 @@ from rematch.core.run_config import Config
 from rematch.core.settings import strict_yaml
 from rematch.core.system.interrupts import StopRequest
 from rematch.reporting import sweep_text
-from rematch.reporting.console import Console
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import CONFIG_FILE, Run
 from rematch.storage.run_lock import LOCK_FILE, RunLock
 from rematch.sweeps.processes import WARNING, Task
 from rematch.sweeps.results import seed_means, seed_result
-from rematch.sweeps.run_place import RunPlace, Sizes, run_place
+from rematch.sweeps.run_place import Limits, RunPlace, Sizes, run_place
 from rematch.training import memory_estimate, recipes
 from rematch.training.config import start_notes
 from rematch.training.setup import RunSetup
@@ -276,20 +275,16 @@ def write_tables(plan: Plan, table: Mapping[str, Any]) -> None:
 # --- running ----------------------------------------------------------------------------------------------
 
 
-def run(
-    plan: Plan, jobs_flag: int | None, minutes: float | None, log: Callable[[str], None], command: str,
-    *, cluster: str | None = None,
-) -> dict[str, Any]:  # fmt: skip
+def run(plan: Plan, limits: Limits, log: Callable[[str], None], command: str) -> dict[str, Any]:
     """Train all runs of a plan, or as many as finish before a stop; returns the table.
 
-    `log` receives the lines of the sweep, `command` continues it. `cluster` is the address of a Ray cluster
-    whose nodes train the runs.
+    `log` receives the lines of the sweep, `command` continues it.
     """
     read_metadata(plan)  # refuses another sweep before anything is started
     refuse_foreign(plan)
-    with run_place(cluster) as place:
-        sizes = place.sizes(plan.configs, len(plan.cells) * len(plan.seeds), jobs_flag)
-        return _run(plan, place, sizes, minutes, (log, command))
+    with run_place(limits.cluster) as place:
+        sizes = place.sizes(plan.configs, len(plan.cells) * len(plan.seeds), limits.jobs)
+        return _run(plan, place, sizes, limits.minutes, (log, command))
 
 
 def _run(
@@ -326,37 +321,6 @@ def _run(
         return table
     finally:
         lock.release()
-
-
-def sweep(
-    recipe: str = "quick",
-    *,
-    seeds: str | Iterable[int],
-    grid: Mapping[str, Sequence[Any]] | None = None,
-    changes: Mapping[str, Any] | None = None,
-    folder: Path | str | None = None,
-    jobs: int | None = None,
-    minutes: float | None = None,
-    console: Console | None = None,
-    cluster: str | None = None,
-) -> dict[str, Any]:
-    """Train every seed of every combination of the grid's values; returns the table.
-
-    The same call again continues a sweep that was stopped.
-    """
-    if "seed" in (changes or {}):
-        raise ConfigError("changes: seed has no effect in a sweep; expected seeds")
-    flags = [f"{key}={','.join(map(flag_text, values))}" for key, values in (grid or {}).items()]
-    seed_list = read_seeds(seeds if isinstance(seeds, str) else ",".join(map(str, seeds)))
-
-    def configure(more_flags: Sequence[str]) -> Config:
-        return recipes.configure(recipe, flags=more_flags, changes=changes)
-
-    plan = make_plan(Path(folder or usual_folder(recipe)), recipe, seed_list, read_grid(flags), configure)
-    if console is None:
-        console = Console(live=False)
-        console.off = True
-    return run(plan, jobs, minutes, console.line, "the same call again", cluster=cluster)
 
 
 def usual_folder(recipe: str) -> Path:

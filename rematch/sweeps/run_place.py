@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.system import system_memory
 from rematch.core.system.interrupts import StopRequest
+from rematch.core.system.processors import processors
 from rematch.sweeps import cluster_runs
 from rematch.sweeps.gpu_runs import GpuChildren
 from rematch.sweeps.processes import Children, Task, gib
@@ -40,7 +40,7 @@ class RunPlace:
         need = max(map(memory_estimate.process_bytes, configs))
         free = system_memory.available_bytes()
         threads = max(config.threads for config in configs)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = processors()
         fitting = free // need
         jobs = min(runs, max(1, cores // threads) if jobs_flag is None else jobs_flag)
         size = f"a run needs about {gib(need)} GiB of memory, {gib(free)} GiB are free"

@@ -97,25 +97,41 @@ def _bounds(row: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SearchRequest:
+    """What a search looks for, and how many runs it trains."""
+
+    objective: str = "score"  # score, nash_conv, or steps:X
+    trials: int = 20
+    seeds: int = 2  # of each trial
+    confirm: int = 3  # fresh seeds of the best trial and of the recipe itself
+    seed: int = 0  # of the suggestions
+
+    def check(self) -> None:
+        """ConfigError where a number is out of its range."""
+        for name, low, high in (("trials", 1, 10_000), ("seeds", 1, 100), ("confirm", 0, 100),
+                                ("seed", 0, 2**32 - 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise ConfigError(f"{name} = {value!r}: expected a whole number from {low} to {high}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """All that determines a search."""
 
     recipe: str
     folder: Path
     space: Sequence[Parameter]
+    request: SearchRequest
     objective: Objective
-    trials: int
-    seeds: int
-    confirm: int
-    seed: int
     configure: Configure
     place: RemotePlace | None = None  # where training games are played; None: here
 
     def identity(self) -> dict[str, Any]:
         """What must be equal when a search goes on; the numbers of trials and of fresh seeds may grow."""
         over = [" ".join([each.key, *each.ends(), *(["log"] if each.log else [])]) for each in self.space]
-        return {"recipe": self.recipe, "over": over, "objective": self.objective.text, "seeds": self.seeds,
-                "seed": self.seed}
+        return {"recipe": self.recipe, "over": over, "objective": self.objective.text,
+                "seeds": self.request.seeds, "seed": self.request.seed}
 
     def config(self, values: Mapping[str, str]) -> Config:
         return self.configure(flags(values))
@@ -139,11 +155,7 @@ def search(
     recipe: str = "quick",
     *,
     over: Mapping[str, str] | Sequence[str],
-    objective: str = "score",
-    trials: int = 20,
-    seeds: int = 2,
-    confirm: int = 3,
-    seed: int = 0,
+    request: SearchRequest | None = None,
     changes: Mapping[str, Any] | None = None,
     folder: Path | str | None = None,
     minutes: float | None = None,
@@ -151,9 +163,9 @@ def search(
 ) -> SearchResult:
     """Search settings of a recipe with Optuna; `over` is {"ppo.lr": "1e-4..1e-2:log"} or such texts.
 
-    Each trial trains `seeds` seeds and is stopped at an evaluation where it is worse than most others there.
-    The best trial is trained again on `confirm` fresh seeds, beside the recipe itself. The same call again
-    continues a search that was stopped or killed. `cluster`: actors of a Ray cluster play the training games.
+    Each trial trains several seeds and is stopped at an evaluation where it is worse than most others there.
+    The best trial is trained again on fresh seeds, beside the recipe itself. The same call again continues a
+    search that was stopped or killed. `cluster`: actors of a Ray cluster play the training games.
     """
     texts = [f"{key}={value}" for key, value in over.items()] if isinstance(over, Mapping) else list(over)
 
@@ -161,8 +173,7 @@ def search(
         return recipes.configure(recipe, flags=more, changes=changes)
 
     target = Path(folder) if folder is not None else usual_folder(recipe)
-    return run(make_plan(recipe, target, texts, configure, objective=objective, trials=trials, seeds=seeds,
-                         confirm=confirm, seed=seed), minutes, cluster)
+    return run(make_plan(recipe, target, texts, configure, request or SearchRequest()), minutes, cluster)
 
 
 def usual_folder(recipe: str) -> Path:
@@ -171,14 +182,10 @@ def usual_folder(recipe: str) -> Path:
 
 
 def make_plan(
-    recipe: str, folder: Path, over: Sequence[str], configure: Configure, *, objective: str, trials: int,
-    seeds: int, confirm: int, seed: int,
+    recipe: str, folder: Path, over: Sequence[str], configure: Configure, request: SearchRequest
 ) -> Plan:
     """The plan of a search; ConfigError before any work where a value of the space is not valid."""
-    for name, value, low, high in (("trials", trials, 1, 10_000), ("seeds", seeds, 1, 100),
-                                   ("confirm", confirm, 0, 100), ("seed", seed, 0, 2**32 - 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ConfigError(f"{name} = {value!r}: expected a whole number from {low} to {high}")
+    request.check()
     optuna()
     config = configure([])
     space = read_space(over, config)
@@ -186,8 +193,8 @@ def make_plan(
         for end in parameter.ends():
             configure(flags({parameter.key: end}))
     memory_estimate.check(config)
-    return Plan(recipe=recipe, folder=folder, space=space, objective=Objective.parse(objective),
-                trials=trials, seeds=seeds, confirm=confirm, seed=seed, configure=configure)
+    return Plan(recipe=recipe, folder=folder, space=space, request=request,
+                objective=Objective.parse(request.objective), configure=configure)
 
 
 def run(plan: Plan, minutes: float | None = None, cluster: ClusterRequest | None = None) -> SearchResult:
@@ -281,15 +288,15 @@ def ended_trials(study: Any) -> list[Any]:
 
 def run_trials(plan: Plan, study: Any, stop: StopRequest) -> None:
     library = optuna()
-    while (done := len(ended_trials(study))) < plan.trials:
+    while (done := len(ended_trials(study))) < plan.request.trials:
         if stop():
             raise StopRequested(stop.reason)
         # the next suggestion depends on the finished trials alone, not on this process
-        sampler_seed = int(rng.key(plan.seed, STREAM, done) % 2**32)
+        sampler_seed = int(rng.key(plan.request.seed, STREAM, done) % 2**32)
         study.sampler = library.samplers.TPESampler(seed=sampler_seed, n_startup_trials=5)
         trial = study.ask()
         values = {parameter.key: parameter.suggest(trial) for parameter in plan.space}
-        with PROGRESS.part(done / plan.trials, (done + 1) / plan.trials):
+        with PROGRESS.part(done / plan.request.trials, (done + 1) / plan.request.trials):
             run_trial(plan, study, trial, values, stop)
 
 
@@ -300,7 +307,7 @@ def run_trial(plan: Plan, study: Any, trial: Any, values: Mapping[str, str], sto
     evaluations = evaluation_count(plan.config(values))
     histories: list[list[dict[str, Any]]] = []
     for number_of in range(1, evaluations + 1):
-        histories = train_seeds(plan, values, range(plan.seeds), number_of, stop)
+        histories = train_seeds(plan, values, range(plan.request.seeds), number_of, stop)
         PROGRESS.report(number_of / evaluations, f"trial {trial.number}: {shown}")
         newest = over_seeds([plan.objective.intermediate(rows) for rows in histories])
         trial.report(newest.mean, number_of)
@@ -336,12 +343,12 @@ def train_seeds(
 
 def confirm_winner(plan: Plan, study: Any, stop: StopRequest) -> list[dict[str, Any]]:
     """The best trial and the recipe itself on fresh seeds: rows of the table, the best trial first."""
-    if not plan.confirm or best_trial(plan, study) is None:
+    if not plan.request.confirm or best_trial(plan, study) is None:
         return []
     best = best_trial(plan, study)
     rows = []
     for name, values, searched in (("best trial", flag_values(plan, best), best.value), ("recipe", {}, None)):
-        fresh = range(CONFIRM_SEED, CONFIRM_SEED + plan.confirm)
+        fresh = range(CONFIRM_SEED, CONFIRM_SEED + plan.request.confirm)
         config = plan.config(values)
         results = []
         for seed in PROGRESS.each(fresh):

@@ -2,7 +2,8 @@
 
 The module uses Figure objects only (no pyplot, so no global state) and matplotlib's default style, so that
 the same history gives the same bytes with any matplotlibrc. The colours are those of Okabe and Ito, which are
-distinct with any colour vision (jfly.uni-koeln.de/color).
+distinct with any colour vision (jfly.uni-koeln.de/color). As in films, the first role (pursuer) is red and
+the second (evader) blue.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Array = NDArray[np.float64]
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
 GREY = "#555555"
 MOST_POINTS = 100  # points of a curve; longer logs are averaged in bins of consecutive iterations

@@ -24,6 +24,7 @@ Row = Mapping[str, Any]
 
 LARGEST = 256 << 20  # bytes of a file
 LARGEST_NUMBER = 1e15
+MOST_VALUES = 4_000_000  # of a JSON file: each takes about 100 bytes of memory
 MOST_LINES = 200  # lines of one kind that are read from a log
 PICTURES = {"learning.png": (b"\x89PNG\r\n\x1a\n", "image/png"), "match.gif": (b"GIF8", "image/gif")}
 FILMS, FILM_NAME = "films", re.compile(r"[\w.-]{1,100}\.gif")
@@ -108,6 +109,8 @@ def loads(text: bytes | str) -> Any:
 
 def read_json(run: Path, name: str) -> Any:
     data = read(run, name)
+    if sum(data.count(sign) for sign in (b",", b"[", b"{")) > MOST_VALUES:
+        raise Unreadable(f"{name} has more than {MOST_VALUES:,} values")
     try:
         return loads(data)
     except ValueError:

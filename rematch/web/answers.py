@@ -34,7 +34,7 @@ def reading(read: Callable[[Request], Any]) -> Endpoint:
     return endpoint
 
 
-def posting(act: Callable[[Request, dict[str, Any]], Any]) -> Endpoint:
+def posting(act: Callable[[Request, dict[str, Any]], Any], most_bytes: int = MOST_BODY) -> Endpoint:
     """An endpoint for POST: `act` gets the request and its JSON object, runs in a thread, and returns JSON.
 
     A form of another site cannot send the media type application/json.
@@ -46,8 +46,8 @@ def posting(act: Callable[[Request, dict[str, Any]], Any]) -> Endpoint:
         body = b""
         async for part in request.stream():
             body += part
-            if len(body) > MOST_BODY:
-                return PlainTextResponse(f"the request is larger than {MOST_BODY} bytes", 413)
+            if len(body) > most_bytes:
+                return PlainTextResponse(f"the request is larger than {most_bytes} bytes", 413)
         try:
             value = untrusted_folder.loads(body)
         except ValueError:

@@ -19,10 +19,15 @@ from rematch.reporting.untrusted_folder import LARGEST, LARGEST_NUMBER, Unreadab
 
 MOST_COLUMNS = 200
 POINTS = 600  # rows, at most
+LONGEST = 1 << 20  # bytes of a line
 SKIMMED = 1 << 20  # bytes of a new file whose lines are counted before they are read
 CHECKED = 256  # bytes before the present end that must be unchanged: a run that was resumed rewrites its log
 NOT_COLUMNS = ("iteration", "step", "games")
 MISSING = float("nan")
+
+
+class EndlessLine(Exception):
+    """A line is longer than LONGEST: it is not a row, and may never end."""
 
 
 class MetricColumns:
@@ -58,6 +63,8 @@ class MetricColumns:
                 self._clear()
                 self._file = (info.st_dev, info.st_ino)
             self._read(descriptor, info.st_size)
+        except EndlessLine:
+            raise Unreadable(f"{path.name} has a line of more than {LONGEST >> 20} MiB") from None
         except OSError as error:
             raise Unreadable(f"{path.name} cannot be read ({error.strerror})") from None
         finally:
@@ -71,6 +78,9 @@ class MetricColumns:
         rest = newest = b""
         for block in blocks(descriptor, self._end, size):
             *lines, rest = (rest + block).split(b"\n")
+            if len(rest) > LONGEST:
+                self._clear()
+                raise EndlessLine
             if lines and not newest:
                 self._remove_newest()
             for line in lines:

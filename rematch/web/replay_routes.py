@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from starlette.requests import Request
 from rematch.core.errors import ConfigError, Damaged
 from rematch.core.recording import Replay
 from rematch.core.system.progress import PROGRESS
+from rematch.evaluation.past_policies import evenly_spaced
 from rematch.evaluation.replay_choice import Choice
 from rematch.evaluation.text import clean
 from rematch.reporting import untrusted_folder
@@ -28,9 +30,12 @@ from rematch.web.run_data import Json, RunData, UnknownRun
 from rematch.web.world_page import Get, Post
 from rematch.worlds import registry
 
+ITERATION = re.compile("[0-9]{1,12}")  # name of the policies of an earlier iteration
 MOST_LISTED = 500  # replays of a run
 MOST_RUNS = 30  # other runs whose players are offered
+MOST_PAST = 64  # earlier iterations of a run that are offered, evenly spaced
 MOST_GAMES = 200  # games of one job
+MOST_FILE = 1 << 20  # bytes of a replay that a user opens
 Scene = Callable[[Replay], Json]
 Progress = Callable[[str], None]
 
@@ -38,9 +43,17 @@ Progress = Callable[[str], None]
 def replay_routes(world: str, scene: Scene) -> tuple[Get | Post, ...]:
     """Routes of the page of a world; `scene` is what its script draws of a replay."""
     return (
+        *stored_routes(world, scene),
+        Post(path="/runs/{run}/match", act=partial(start_match, world)),
+    )
+
+
+def stored_routes(world: str, scene: Scene) -> tuple[Get | Post, ...]:
+    """The routes that show games without playing new ones: those of a run, and a file of the user."""
+    return (
         Get(path="/runs/{run}", read=partial(overview, world)),
         Get(path="/runs/{run}/replays/{replay}", read=partial(stored_scene, world, scene)),
-        Post(path="/runs/{run}/match", act=partial(start_match, world)),
+        Post(path="/file", act=partial(start_file, world), most_bytes=2 * MOST_FILE),
     )
 
 
@@ -66,8 +79,12 @@ def read_replay(folder: Path, name: str, world: str) -> Replay:
         raise UnknownRun(name)
     path = folder / REPLAY_FOLDER / f"{name}{replay_files.SUFFIX}"
     replay = replay_files.decode(atomic_files.read_regular_file(path, replay_files.MOST_FILE), path.name)
+    return of_world(replay, world, path.name)
+
+
+def of_world(replay: Replay, world: str, name: str) -> Replay:
     if replay.world != world:
-        raise Damaged(f"{path.name} is a game of {clean(replay.world)[:60]}, not of {world}")
+        raise Damaged(f"{name} is a game of {clean(replay.world)[:60]}, not of {world}")
     return replay
 
 
@@ -78,6 +95,13 @@ def entry(folder: Path, name: str, world: str) -> Json:
     except (Damaged, UnknownRun) as error:
         return {"id": name, "problem": clean(str(error))[:300]}
     return {"id": name, "iteration": int(name.partition("-")[0])} | facts(replay)
+
+
+def stored_entries(world: str, data: RunData, folder: Path) -> list[Json]:
+    """The list of a run's replays, oldest first; each file is read once."""
+    inner = folder / REPLAY_FOLDER
+    return [data.cached_file(inner / f"{name}{replay_files.SUFFIX}", partial(entry, folder, name, world))
+            for name in replay_names(folder)]  # fmt: skip
 
 
 def facts(replay: Replay) -> Json:
@@ -95,8 +119,7 @@ def overview(world: str, data: RunData, request: Request) -> Json:
     run = request.path_params["run"]
     folder = data.folder(run)
     require_world(world, data, run)
-    replays = [data.cached_file(folder / REPLAY_FOLDER / f"{name}{replay_files.SUFFIX}",
-                                partial(entry, folder, name, world)) for name in replay_names(folder)]
+    replays = stored_entries(world, data, folder)
     roles = list(registry.find(world).bots)
     players = {role: list(player_choices(world, data, run, role).values()) for role in roles}
     return {"run": run, "name": data.name(run), "roles": roles, "replays": replays, "players": players}
@@ -114,25 +137,59 @@ def stored_scene(world: str, scene: Scene, data: RunData, request: Request) -> J
     return scene(read_replay(folder, name, world))
 
 
+# --- a file of the user -----------------------------------------------------------------------------------
+
+
+def start_file(world: str, data: RunData, request: Request, body: Json) -> Json:
+    """Start a job that shows a replay file: the page sends its text, never its place."""
+    text = body.get("file")
+    if body.keys() != {"file"} or not isinstance(text, str):
+        raise Refused("expected file, the text of a replay file")
+    if len(text) > MOST_FILE:
+        raise Refused(f"the file is larger than {MOST_FILE >> 20} MiB")
+    return data.jobs.start(world, "file", {"file": text})
+
+
+def file_job(world: str, scene: Scene, request: Json, progress: Progress) -> Json:
+    """The job of `start_file`, in the child process: step the rules through the game."""
+    progress("stepping through the game")
+    name = "this file"
+    replay = of_world(replay_files.decode(request["file"].encode(), name), world, name)
+    return scene(replay) | {"file": request["file"]}
+
+
 # --- new games --------------------------------------------------------------------------------------------
 
 
 def player_choices(world: str, data: RunData, run: str, role: str) -> dict[str, Json]:
     """identifier -> {"id", "label"} of the players that a role can have."""
     folder = data.folder(run)
-    out: dict[str, Json] = {"newest": {"id": "newest", "label": "newest policy of this run"}}
+    out: dict[str, Json] = {}
+
+    def offer(identifier: str, label: str, group: str = "this run") -> None:
+        out[identifier] = {"id": identifier, "label": label, "group": group}
+
+    offer("newest", "newest policy of this run")
     for name in sorted(untrusted_folder.policy_names(folder, policy_files.POLICY_FOLDER)):
         if name.startswith(f"{role}@"):
-            out[f"policy:{name}"] = {"id": f"policy:{name}", "label": f"policy {name}"}
-    for name in sorted(untrusted_folder.policy_names(folder, PAST_FOLDER)):
-        if name.isdecimal():
-            out[f"past:{int(name)}"] = {"id": f"past:{int(name)}", "label": f"iteration {int(name)}"}
+            offer(f"policy:{name}", f"policy {name}")
+    for iteration in past_iterations(folder):
+        offer(f"past:{iteration}", f"iteration {iteration}")
     for bot in registry.find(world).bots[role]:
-        out[f"bot:{bot}"] = {"id": f"bot:{bot}", "label": f"scripted: {bot}"}
+        offer(f"bot:{bot}", f"scripted: {bot}", "scripted players")
     others = [other for other in data.scan() if other != run and data.world(other) == world]
     for other in others[:MOST_RUNS]:
-        out[f"run:{other}"] = {"id": f"run:{other}", "label": f"run {data.name(other)}"}
+        name = data.name(other)
+        offer(f"run:{other}", f"run {name}", f"run {name}")
+        for iteration in past_iterations(data.folder(other)):
+            offer(f"run:{other}@{iteration}", f"run {name}, iteration {iteration}", f"run {name}")
     return out
+
+
+def past_iterations(folder: Path) -> list[int]:
+    """The earlier iterations of a run that are offered, the first and the newest among them."""
+    names = untrusted_folder.policy_names(folder, PAST_FOLDER)
+    return evenly_spaced(sorted({int(name) for name in names if ITERATION.fullmatch(name)}), MOST_PAST)
 
 
 def player_name(data: RunData, run: str, choice: str) -> str:
@@ -142,7 +199,8 @@ def player_name(data: RunData, run: str, choice: str) -> str:
     if kind == "policy":
         return str(folder / policy_files.POLICY_FOLDER / f"{name}.safetensors")
     if kind == "run":
-        return str(data.folder(name))
+        other, at, iteration = name.partition("@")
+        return f"{data.folder(other)}{at}{iteration}"
     return {"newest": str(folder), "past": f"{folder}@{name}", "bot": name}[kind]
 
 

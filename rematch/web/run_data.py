@@ -42,8 +42,9 @@ SPEED = "learner_steps_per_second"  # column of timing.jsonl
 TEXTS = {"name": 200, "verdict": 400, "world": 80, "problem": 300, "state": 40}  # field -> characters
 CONTINUED = ("stopped", "killed", "failed")  # states of a run that `rematch resume` continues
 LOG_BYTES = 1 << 15  # of the end of train.log
-WATCHED = ("metrics.jsonl", "history.json", "train.log", "match.gif", "lock", "report.html",
-           "world_map.json", "checkpoints", "payoff.json", untrusted_folder.FILMS)
+WATCHED = ("config.yaml", "metrics.jsonl", "history.json", "timing.jsonl", "train.log", "match.gif", "lock",
+           "learning.png", "report.html", "world_map.json", "checkpoints", "payoff.json",
+           untrusted_folder.FILMS)  # fmt: skip
 EPISODE = "episode.gif"  # the newest film of films/
 FILMS = {"match.gif": "image/gif", "learning.png": "image/png", EPISODE: "image/gif"}
 
@@ -62,6 +63,7 @@ class RunData:
         self._lock, self._looking = threading.Lock(), threading.Lock()
         self._making: dict[tuple[str, str], threading.Lock] = {}  # one thread makes a value, others wait
         self._metrics: dict[str, RunColumns] = {}
+        self._entries: dict[str, tuple[str, float, Json]] = {}  # run -> version, time, line of the list
         self._versions: tuple[float, dict[str, str]] = (-math.inf, {})
         self.jobs = Jobs()
 
@@ -88,16 +90,25 @@ class RunData:
 
     def list(self) -> Json:
         """The list of runs, the most recently written first."""
-        entries = []
-        for run, folder in self.scan().items():
-            info = self._info(folder)
-            info["id"] = run
-            info["recipe"] = self._cached(run, "recipe", ("config.yaml",), partial(recipe, folder))
-            info["spark"] = self._cached(run, "spark", ("history.json",), partial(spark, folder))
-            info["group"] = clean(str(Path(info["name"]).parent)) if "/" in info["name"] else ""
-            entries.append(info)
+        entries = [self._entry(run, folder) for run, folder in self.scan().items()]
         entries.sort(key=lambda entry: (entry["age"] is None, entry["age"], entry["name"]))
         return {"root": clean(str(self.root))[:200], "runs": entries}
+
+    def _entry(self, run: str, folder: Path) -> Json:
+        """The line of a run; read again after a change of its files, and while it runs."""
+        now, cached = version(folder, WATCHED), self._entries.get(run)
+        if cached is not None and cached[0] == now and cached[2]["state"] != "running":
+            age = cached[2]["age"]
+            return cached[2] | {"age": None if age is None else age + time.monotonic() - cached[1]}
+        entry = self._info(folder)
+        entry["id"] = run
+        entry["recipe"] = self._cached(run, "recipe", ("config.yaml",), partial(recipe, folder))
+        entry["spark"] = self._cached(run, "spark", ("history.json",), partial(spark, folder))
+        entry["group"] = clean(str(Path(entry["name"]).parent)) if "/" in entry["name"] else ""
+        if len(self._entries) >= MOST_CACHED:
+            self._entries.clear()
+        self._entries[run] = now, time.monotonic(), entry
+        return entry
 
     def versions(self) -> dict[str, str]:
         """identifier -> a text that changes whenever a watched file of the run changes.

@@ -8,6 +8,7 @@ path comes from a client; a strict content security policy; nothing is loaded fr
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import secrets
 import socket
@@ -28,7 +29,6 @@ from rematch.web.run_data import Json, RunData, UnknownRun
 from rematch.web.run_jobs import cancel, job_state, start_payoff
 from rematch.web.worlds import PAGES
 
-COOKIE = "rematch_token"
 POLL = 1.0  # seconds between two looks at the run folders
 KEEP_ALIVE = 15.0  # seconds between two messages to a client that has nothing to show
 PORT = 7374
@@ -61,7 +61,8 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":
+        if scope["type"] != "http":  # a WebSocket, which no page uses: 403
+            await send({"type": "websocket.close"})
             return
 
         async def with_headers(message: Message) -> None:
@@ -89,15 +90,26 @@ class Guard:
         offered = request.query_params.get("token", "")
         if request.url.path == "/" and offered and self.matches(offered):
             answer = RedirectResponse("/", 303)
-            answer.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
+            name = cookie_name(port_of(request))
+            answer.set_cookie(name, self.token, httponly=True, samesite="strict", path="/")
             return answer
-        if not self.matches(request.cookies.get(COOKIE, "")):
+        if not self.matches(request.cookies.get(cookie_name(port_of(request)), "")):
             return PlainTextResponse("the token is missing or wrong: open the address that `rematch serve` "
                                      "printed", 403)
         return None
 
     def matches(self, token: str) -> bool:
         return secrets.compare_digest(token.encode(), self.token.encode())
+
+
+def cookie_name(port: int | str) -> str:
+    """Cookies do not depend on the port: with one name, a server would remove the tokens of others."""
+    return f"rematch_token_{port}"
+
+
+def port_of(request: Request) -> str:
+    """The port that the client has named; its header Host has been checked."""
+    return request.headers["host"].rpartition(":")[2]
 
 
 def static_file(name: str) -> bytes:
@@ -187,6 +199,9 @@ def bind(host: str, port: int) -> socket.socket:
         except OSError as error:
             made.close()
             reason = error.strerror or str(error)
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):  # no port of this address would do
+                raise ConfigError(f"--host = {host!r}: {reason}; expected an address of this machine"
+                                  ) from None
             continue
         made.listen(128)
         return made

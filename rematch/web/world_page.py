@@ -18,7 +18,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.routing import Route
 
-from rematch.web.answers import posting, reading
+from rematch.web.answers import MOST_BODY, posting, reading
 from rematch.web.run_data import RunData
 
 MEDIA_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
@@ -41,9 +41,10 @@ class Post:
 
     path: str
     act: Callable[[RunData, Request, dict[str, Any]], Any]  # -> a JSON value; runs in a thread
+    most_bytes: int = MOST_BODY  # of the request
 
     def route(self, prefix: str, data: RunData) -> Route:
-        endpoint = posting(lambda request, body: self.act(data, request, body))
+        endpoint = posting(lambda request, body: self.act(data, request, body), self.most_bytes)
         return Route(prefix + self.path, endpoint, methods=["POST"])
 
 

@@ -204,7 +204,8 @@ def matrix(score: Sequence[Sequence[float]], steps: Sequence[float], names: tupl
                            f'text-anchor="middle">{100 * value:.0f}</text>')
             out.append("</g>")
     description = text(f"payoff matrix: {names[0]} against {names[1]}")
-    return (f'<figure><div class="wide"><svg class="matrix" width="{width}" viewBox="0 0 {width} {height}" '
+    return ('<figure><div class="wide" tabindex="0">'
+            f'<svg class="matrix" width="{width}" viewBox="0 0 {width} {height}" '
             f'role="img" aria-label="{description}">{"".join(out)}</svg></div></figure>\n')
 
 

@@ -12,13 +12,14 @@ from rematch.evaluation.text import number
 Row = Mapping[str, Any]
 
 # c0 .. c6: the colours of Okabe and Ito, distinct with any colour vision; lighter on a dark page.
+# As in films, the first role (pursuer) is red and the second (evader) blue.
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #59636e; --line: #d5dae0; --page: #fdfdfc;
-  --card: #f3f5f7; --blue: #0072b2; --good: #00664a; --bad: #a83c00; --c0: #0072b2; --c1: #d55e00;
+  --card: #f3f5f7; --blue: #0072b2; --good: #00664a; --bad: #a83c00; --c0: #d55e00; --c1: #0072b2;
   --c2: #00805d; --c3: #b0568c; --c4: #9a6a00; --c5: #2f7fae; --c6: #1b1f24; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e7eaee; --soft: #a2abb5; --line: #3a424b;
-  --page: #14171a; --card: #1f2429; --blue: #63b8ea; --good: #4fd0a4; --bad: #ff9e66; --c0: #63b8ea;
-  --c1: #ff8c42; --c2: #3fcf9e; --c3: #e79ac6; --c4: #f0b83c; --c5: #9ad7f5; --c6: #e7eaee; } }
+  --page: #14171a; --card: #1f2429; --blue: #63b8ea; --good: #4fd0a4; --bad: #ff9e66; --c0: #ff8c42;
+  --c1: #63b8ea; --c2: #3fcf9e; --c3: #e79ac6; --c4: #f0b83c; --c5: #9ad7f5; --c6: #e7eaee; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 80rem; color: var(--ink);
   background: var(--page); font: 1rem/1.55 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
@@ -57,7 +58,7 @@ svg.map text { font: 13px system-ui, sans-serif; fill: var(--ink); }
 .frame { fill: none; stroke: var(--line); } .trail { fill: none; stroke: var(--c2); stroke-width: 2.4; }
 .flag { stroke: var(--ink); } .game { stroke: var(--page); }
 .plain { fill: var(--card); }
-.early { fill: var(--c0); } .mid { fill: var(--c3); } .late { fill: var(--c1); }
+.early { fill: var(--c1); } .mid { fill: var(--c3); } .late { fill: var(--c0); }
 .t0, .t1, .t2, .t3, .t4 { fill: var(--soft); } .t0 { opacity: .16; } .t1 { opacity: .26; }
 .t2 { opacity: .38; } .t3 { opacity: .52; } .t4 { opacity: .68; }
 figure { margin: 1rem 0; } figcaption { max-width: 46rem; }
@@ -104,7 +105,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "")
     names = "".join(f'<th scope="col">{text(name)}</th>' for name in head)
     title = f"<caption>{text(caption)}</caption>" if caption else ""
     body = f"{title}<thead><tr>{names}</tr></thead><tbody>\n{cells}</tbody>"
-    return f'<div class="wide"><table>{body}</table></div>\n'
+    return f'<div class="wide" tabindex="0"><table>{body}</table></div>\n'
 
 
 def folded(summary: object, content: str) -> str:

@@ -67,7 +67,7 @@ def world_map(run: Row) -> str:
             "way to the frontier</li>")  # fmt: skip
     svg = (f'<svg class="map" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="World map: '
            f'{text(label)}">{out}</svg>')  # fmt: skip
-    return (f'<figure><div class="wide">{svg}</div><ul class="key">{key}</ul></figure>\n'
+    return (f'<figure><div class="wide" tabindex="0">{svg}</div><ul class="key">{key}</ul></figure>\n'
             + paragraph(f"{label}. A stronger colour: more steps were spent there. Dots are games, flags are "
                         "savestates. On the page of rematch serve the games walk, and you can play from any "
                         "of them.", "soft"))  # fmt: skip

@@ -59,7 +59,7 @@ def page(summary: Row, pictures: Sequence[Pictures]) -> str:
         f'<body>\n<header><h1>{text(title)}</h1><p class="soft">{count} of rematch '
         f'{text(summary["rematch"])}. All rates are shown with sample size and 95 % confidence interval.'
         f"</p>{note}</header>\n"
-        f"{body}</body></html>\n")
+        f"<main>\n{body}</main></body></html>\n")
 
 
 def _run_title(run: Row) -> str:

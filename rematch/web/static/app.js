@@ -11,6 +11,7 @@ let open = null;  // what a world's page has returned: {changed(), close()}
 const PACE = 4000;
 let stale = false;  // whether the page shows an older state of the files
 let waiting = 0, refreshed = -PACE;  // a timer, and the time of the last redraw
+const names = new Map();  // identifier of a run -> its name, once its page was loaded
 let pages = null;  // the pages of worlds: [{world, title, without_run, styles}]
 
 function route() {
@@ -23,11 +24,11 @@ function route() {
 }
 
 function breadcrumb(here) {
-  const links = [];
+  const links = [], name = names.get(here.run) ?? "run";
   if (here.page !== "runs") links.push(h("a", {href: "#/"}, "Runs"));
-  if (here.page === "run") links.push(" / run");
-  if (here.page === "world" && here.run) links.push(" / ", h("a", {href: `#/run/${here.run}`}, "run"));
-  if (here.page === "world") links.push(` / ${here.world}`);
+  if (here.page === "run") links.push(` / ${name}`);
+  if (here.page === "world" && here.run) links.push(" / ", h("a", {href: `#/run/${here.run}`}, name));
+  if (here.page === "world") links.push(` / ${pages?.find((page) => page.world === here.world)?.title ?? here.world}`);
   show(trail, ...links);
 }
 
@@ -43,6 +44,7 @@ async function worldPage(here) {
   await Promise.all(known.styles.map(styleSheet));
   const module = await import(`/static/${known.world}.js`);
   open = await module.page(main, here) ?? null;
+  if (open?.name) names.set(here.run, open.name);
 }
 
 /** Draw the present address: a new one from scratch, the same one in place. */
@@ -56,12 +58,14 @@ async function draw() {
       open = null;
       viewed = location.hash;
       view = h("div", {});
-      breadcrumb(here);
       document.title = "Rematch";
     }
     pages ??= await load("/api/worlds");
+    if (fresh) breadcrumb(here);
     if (here.page === "world") await worldPage(here);  // it draws into main when it has its data
-    else await (here.page === "run" ? runPage(view, here.run, pages) : runsPage(view, draw, pages));
+    else if (here.page === "run") names.set(here.run, await runPage(view, here.run, pages));
+    else await runsPage(view, draw, pages);
+    if (fresh && here.run) breadcrumb(here);
     if (fresh && here.page !== "world") show(main, view);
     main.dataset.ready = [here.run ?? here.world ?? "runs", ...(here.run && here.world ? [here.world] : [])].join("/");
   } catch (error) {
@@ -69,7 +73,24 @@ async function draw() {
     show(main, h("h1", {}, "This cannot be shown"), h("p", {class: "problem"}, error.message), h("p", {}, h("a", {href: "#/"}, "All runs")));
   }
   drawing = false;
-  if (again) { again = false; draw(); }
+  if (!again) return;
+  again = false;
+  if (open?.changed && viewed === location.hash) changed();  // a world's page that was just opened stays
+  else draw();
+}
+
+/** Tell a world's page that files have changed; what it shows stays where they cannot be read, with the reason above it. */
+async function changed() {
+  const shown = open;
+  let reason = "";
+  try {
+    await shown.changed();
+  } catch (error) {
+    reason = error.message;
+  }
+  if (open !== shown) return;
+  document.getElementById("unreadable")?.remove();
+  if (reason) main.prepend(h("p", {class: "problem", id: "unreadable", role: "alert"}, reason));
 }
 
 function listen() {
@@ -93,12 +114,12 @@ function refresh() {
   }
   refreshed = performance.now();
   stale = false;
-  if (open?.changed) open.changed();
+  if (open?.changed) changed();
   else draw();
 }
 
 document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) refresh(); });
-addEventListener("hashchange", () => { main.focus(); draw(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (!open) { viewed = null; draw(); } });  // charts have colours
+addEventListener("hashchange", () => { main.focus({preventScroll: true}); scrollTo(0, 0); draw(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (route().page !== "world") { viewed = null; draw(); } });  // charts have colours
 draw();
 listen();

@@ -2,6 +2,7 @@
 
 import {ago, h, load, show} from "/static/elements.js";
 import {allAnimals, card, explain, preview, previewWords, setAnimals} from "/static/beasty_cards.js";
+import {storedSection} from "/static/beasty_replays.js";
 import {graph, mistakeList, scrubber} from "/static/beasty_review.js";
 import {Table} from "/static/beasty_table.js";
 
@@ -21,7 +22,7 @@ export async function page(main, {run, item}) {
   options ??= await load(`${API}/options`);
   setAnimals(options.animals);
   const root = h("div", {class: "bb"});
-  let game = null;
+  let game = null, stored = null;
   if (item) {
     const data = fresh?.id === item ? fresh : await load(`${API}/games/${item}`);
     fresh = null;
@@ -29,12 +30,13 @@ export async function page(main, {run, item}) {
     document.title = "Beasty Bar";
   } else {
     options = await load(`${API}/options`);
-    await startPage(root, run);
+    stored = await storedSection(run);
+    await startPage(root, run, stored);
   }
   show(main, root);
   const endExplanations = explain(root);
   await game?.open();
-  return {changed() {}, close() { endExplanations(); game?.close(); }};
+  return {async changed() { await stored?.changed(); }, close() { endExplanations(); game?.close(); stored?.close(); }, name: stored?.name};
 }
 
 function openGame(data) {
@@ -48,7 +50,7 @@ function stored(name, otherwise) {
 
 // --- the start ----------------------------------------------------------------------------------------------
 
-async function startPage(root, run) {
+async function startPage(root, run, stored) {
   const saved = await load(`${API}/games`);
   const problem = h("p", {class: "problem", role: "alert"});
   const begin = async (body) => {
@@ -58,7 +60,7 @@ async function startPage(root, run) {
   show(root, h("h1", {}, "Beasty Bar"),
     h("p", {}, "Bring your animals into the bar. Whenever five animals stand in line, the first two enter the bar and the last one is out. The most points in the bar win."),
     h("p", {class: "bb-actions"}, h("button", {type: "button", class: "main", onclick: () => begin({seats: ["you", rival]})}, run ? "Play against this run" : "Play against the agent")),
-    problem, seatForm(begin, rival), savedGames(saved, root, run),
+    problem, seatForm(begin, rival), stored.node, savedGames(saved, root, run, stored),
     h("h2", {}, "The animals"), h("ul", {class: "bb-gallery"}, ...allAnimals().map((animal) => h("li", {}, card(animal.name, {large: true}), h("p", {}, animal.text)))));
 }
 
@@ -99,10 +101,10 @@ function seatForm(begin, rival) {
       h("button", {type: "submit"}, "Start")));
 }
 
-function savedGames(saved, root, run) {
+function savedGames(saved, root, run, stored) {
   if (!saved.games.length) return null;
   const items = saved.games.map((game) => {
-    const forget = async () => { await send(`/games/${game.id}/delete`, {}); await startPage(root, run); };
+    const forget = async () => { await send(`/games/${game.id}/delete`, {}); await startPage(root, run, stored); };
     const remove = h("button", {type: "button", onclick: forget}, "Delete");
     if (game.problem) return h("li", {}, h("span", {class: "problem"}, game.problem), remove);
     const title = game.names.map((name, seat) => `${name} ${game.points[seat]}`).join(", ");

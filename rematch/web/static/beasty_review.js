@@ -4,7 +4,8 @@ import {h, show} from "/static/elements.js";
 import {preview, token} from "/static/beasty_cards.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 640, HEIGHT = 200, LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 26;
+const HEIGHT = 200, LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 26;
+const WIDTH = () => innerWidth < 700 ? 330 : 640;  // the letters of a picture of 640 cannot be read on a phone
 
 function node(tag, attributes, text = "") {
   const made = document.createElementNS(SVG, tag);
@@ -17,15 +18,15 @@ function node(tag, attributes, text = "") {
 export function graph(review, last, outcome, name) {
   const points = review.chances.map(({step, best}) => [step, best]);
   if (outcome !== null) points.push([last, outcome]);
-  const x = (step) => LEFT + (WIDTH - LEFT - RIGHT) * step / Math.max(1, last), y = (chance) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - chance);
+  const width = WIDTH(), x = (step) => LEFT + (width - LEFT - RIGHT) * step / Math.max(1, last), y = (chance) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - chance);
   const percent = (chance) => `${Math.round(100 * chance)} %`;
   const text = points.length ? points.map(([step, chance]) => `turn ${step + 1} ${percent(chance)}`).join(", ") : "no decision yet";
-  const svg = node("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "bb-graph", role: "img", "aria-label": `Chance to win of ${name}: ${text}`});
+  const svg = node("svg", {viewBox: `0 0 ${width} ${HEIGHT}`, class: "bb-graph", role: "img", "aria-label": `Chance to win of ${name}: ${text}`});
   for (const chance of [0, 0.25, 0.5, 0.75, 1]) {
-    svg.append(node("line", {x1: LEFT, x2: WIDTH - RIGHT, y1: y(chance), y2: y(chance), class: chance === 0.5 ? "middle" : "grid"}));
+    svg.append(node("line", {x1: LEFT, x2: width - RIGHT, y1: y(chance), y2: y(chance), class: chance === 0.5 ? "middle" : "grid"}));
     svg.append(node("text", {x: LEFT - 6, y: y(chance) + 4, "text-anchor": "end"}, percent(chance)));
   }
-  const every = Math.max(1, Math.ceil(last / 12));
+  const every = Math.max(1, Math.ceil(last * 50 / width));
   for (let step = 0; step < last; step += every) svg.append(node("text", {x: x(step), y: HEIGHT - 8, "text-anchor": "middle"}, step + 1));
   svg.append(node("line", {x1: 0, x2: 0, y1: TOP, y2: HEIGHT - BOTTOM, class: "now", visibility: "hidden"}));
   svg.append(node("polyline", {points: points.map(([step, chance]) => `${x(step).toFixed(1)},${y(chance).toFixed(1)}`).join(" ")}));

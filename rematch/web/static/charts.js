@@ -1,10 +1,11 @@
 // Charts: uPlot with the colours of the page, bands for intervals, and a width that follows the window.
 
 import uPlot from "/static/uplot.js";
-import {h, short} from "/static/elements.js";
+import {h, number, short} from "/static/elements.js";
 
 const HEIGHT = 220;
 const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
+const ROLES = {pursuer: "--seat0", evader: "--seat1"};  // as in films and replays
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -12,8 +13,8 @@ function colour(name) {
 
 /**
  * A chart over steps; null where no line has a value. lines: [{label, steps, values, low, high, thin}], each with its own steps;
- * low and high are a band, a thin line is one seed of the line before it.
- * range: [low, high] of the vertical axis, or null.
+ * low and high are a band, a thin line is one seed of the line before it, role gives the colour of a role. The legend shows the
+ * newest values, or those under the pointer. range: [low, high] of the vertical axis, or null.
  */
 export function chart(title, lines, range = null) {
   const drawn = lines.filter((line) => line.values.some((value) => value !== null));
@@ -43,7 +44,7 @@ function options(range) {
   return {
     height: HEIGHT, scales: {x: {time: false}, y: range ? {range} : {}},
     axes: [{...axis, values: (_, ticks) => ticks.map(short)}, {...axis, size: 56, values: (_, ticks) => ticks.map(axisNumber)}],
-    legend: {live: true}, cursor: {points: {size: 6}},
+    legend: {live: true, markers: {fill: (plot, i) => plot.series[i].stroke(plot, i)}}, cursor: {points: {size: 6}},
   };
 }
 
@@ -51,17 +52,18 @@ function options(range) {
 function layout(lines) {
   const steps = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
   const place = new Map(steps.map((step, i) => [step, i]));
-  const columns = [steps], series = [{label: "step", value: (_, value) => value === null ? "-" : short(value)}], bands = [];
+  const columns = [steps], series = [{label: "step", value: (plot, _, i, k) => short(plot.data[0][k ?? plot.data[0].length - 1])}], bands = [];
   let colours = -1;
   for (const line of lines) {
     colours += line.thin ? 0 : 1;
-    const stroke = colour(COLOURS[colours % COLOURS.length]);
+    const stroke = colour(ROLES[line.role] ?? COLOURS[colours % COLOURS.length]);
     const column = (values) => {
       const out = new Array(steps.length).fill(null);
       line.steps.forEach((step, k) => { out[place.get(step)] = values[k] ?? null; });
       return out;
     };
-    if (line.low?.some((value) => value !== null)) {
+    const band = line.low?.some((value) => value !== null) ?? false;
+    if (band) {
       columns.push(column(line.high), column(line.low));
       const hidden = {show: true, stroke: "transparent", width: 0, points: {show: false}, spanGaps: true, class: "bound"};
       series.push({...hidden, label: `${line.label}, upper bound`}, {...hidden, label: `${line.label}, lower bound`});
@@ -69,9 +71,20 @@ function layout(lines) {
     }
     columns.push(column(line.values));
     const look = line.thin ? {stroke: `${stroke}88`, width: 1, points: {show: false}, class: "bound"} : {stroke, width: 2, points: {show: line.steps.length < 40, size: 5}};
-    series.push({label: line.label, spanGaps: true, value: (_, value) => value === null ? "-" : Number(value.toPrecision(4)).toString(), ...look});
+    series.push({label: line.label, spanGaps: true, value: (plot, _, i, k) => legendValue(plot.data, i, k ?? newest(plot.data[i]), band), ...look});
   }
   return {columns, series, bands};
+}
+
+function newest(column) {
+  return column.findLastIndex((value) => value !== null);
+}
+
+/** A value with its interval, which lies in the two columns before it: the upper and the lower bound. */
+function legendValue(data, column, row, band) {
+  const value = data[column][row] ?? null, low = band ? data[column - 1][row] ?? null : null;
+  if (value === null) return "-";
+  return low === null ? String(Number(value.toPrecision(4))) : `${number(value)} [${number(low)}, ${number(data[column - 2][row])}]`;
 }
 
 function axisNumber(value) {
@@ -85,7 +98,7 @@ export function metricCharts(curves) {
     const cut = name.lastIndexOf("/");
     const key = name.slice(cut + 1), role = cut < 0 ? name : name.slice(0, cut);
     if (!groups.has(key)) groups.set(key, []);
-    groups.get(key).push({label: role, steps: curves.step, values});
+    groups.get(key).push({label: role, role, steps: curves.step, values});
   }
   return groups;
 }

@@ -38,10 +38,11 @@ export function sparkline(values, label) {
   svg.setAttribute("class", "spark");
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", values.length ? `${label}: from ${number(values[0])} to ${number(values.at(-1))}` : `${label}: no evaluation yet`);
-  if (values.length > 1) {
+  if (values.length) {
     const low = Math.min(0, ...values), high = Math.max(1, ...values);
-    const points = values.map((value, i) => {
-      const x = pad + (width - 2 * pad) * i / (values.length - 1);
+    const shown = values.length > 1 ? values : [values[0], values[0]];  // one evaluation: a level line
+    const points = shown.map((value, i) => {
+      const x = pad + (width - 2 * pad) * i / (shown.length - 1);
       const y = height - pad - (height - 2 * pad) * (value - low) / (high - low || 1);
       return `${x.toFixed(1)},${y.toFixed(1)}`;
     });
@@ -68,6 +69,11 @@ export function short(value) {
   return String(value);
 }
 
+/** "1 game", "2 games". */
+export function count(value, noun) {
+  return `${short(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
 export function number(value, digits = 3) {
   return typeof value === "number" ? value.toFixed(digits) : "-";
 }
@@ -91,6 +97,11 @@ export async function load(path) {
   const response = await fetch(path, {headers: {Accept: "application/json"}});
   if (!response.ok) throw new Error(await response.text() || `the server answered ${response.status}`);
   return response.json();
+}
+
+/** A text in which no line ends between a number and its percent sign. */
+export function unbroken(text) {
+  return text.replaceAll(/(\d) %/g, "$1\u00a0%");
 }
 
 /** Replace the children of a node. */

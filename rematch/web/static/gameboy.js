@@ -1,9 +1,10 @@
 // The page of gameboy: world map with games, savestates and frontier; milestones; play from any of them.
 
-import {h, load, short, show, update} from "/static/elements.js";
+import {count, h, load, short, show, update} from "/static/elements.js";
 import {worldMap} from "/static/gameboy_map.js";
 import {milestoneSection} from "/static/gameboy_milestones.js";
 import {console_} from "/static/gameboy_play.js";
+import {storedGames} from "/static/replay_lists.js";
 
 const GROUPS = ["early", "mid", "late"];
 
@@ -14,10 +15,19 @@ export async function page(main, {run}) {
   const map = worldMap((what) => choose(what));
   const lists = h("div", {class: "gb-lists"}), milestones = h("div", {}), facts = h("p", {class: "facts"}), problem = h("p", {class: "problem"});
 
+  const stored = storedGames(["game"], async (id) => {
+    choose({replay: id});
+    await player.openReplay(id, "Stored game");
+    player.node.querySelector(".play")?.focus({preventScroll: true});
+    player.node.scrollIntoView({block: "nearest"});  // on a phone it is below the lists
+  });
+
   function choose(what) {
     selected = what;
     map.select(what);
     mark();
+    if (what.replay) return;
+    stored.clear();
     if (what.game !== undefined) {
       const game = data.games.find((one) => one.game === what.game);
       player.open({game: what.game}, `Game ${what.game} (${game?.group ?? ""})`);
@@ -36,20 +46,21 @@ export async function page(main, {run}) {
 
   function fill() {
     problem.textContent = data.problem;
-    facts.textContent = data.step === null ? "" : `${data.games.length} games, ${data.savestates.length} savestates, ${data.maps.reduce((sum, one) => sum + one.tiles.length, 0)} places on ${data.maps.length} maps, at ${short(data.step)} steps`;
+    facts.textContent = data.step === null ? "" : `${count(data.games.length, "game")}, ${count(data.savestates.length, "savestate")}, ${count(data.maps.reduce((sum, one) => sum + one.tiles.length, 0), "place")} on ${count(data.maps.length, "map")}, at ${count(data.step, "step")}`;
     const names = new Map(data.maps.map((one) => [one.map, one.name]));
     const where = (place) => place ? `${names.get(place[0]) ?? `map ${place[0]}`} ${place[2]}, ${place[1]}` : "place not known";
     const button = (attributes, group, text, note, what) => h("button", {type: "button", ...attributes, onclick: () => choose(what)},
       h("span", {class: `dot ${group}`, "aria-hidden": "true"}), h("b", {}, text), ` ${note}`);
     const games = data.games.map((one) => h("li", {key: one.game}, button({"data-game": one.game, disabled: !one.replayable}, one.group, `Game ${one.game}`,
-      `${where(one.path.at(-1))} · ${one.group}${one.actions === null ? " · began before the run" : ` · ${one.actions} actions`}`, {game: one.game})));
+      `${where(one.path.at(-1))} · ${one.group}${one.actions === null ? " · began before the run" : ` · ${count(one.actions, "action")}`}`, {game: one.game})));
     const states = [...data.savestates].reverse().map((one) => h("li", {key: one.id}, button({"data-savestate": one.id}, one.group, one.milestone,
-      `${where(one.place)} · step ${short(one.step)} · ${one.reached === 1 ? "1 milestone" : `${one.reached} milestones`} · ${one.successes} of ${one.visits} episodes went on`, {savestate: one.id})));
+      `${where(one.place)} · step ${short(one.step)} · ${count(one.reached, "milestone")} · ${one.visits ? `${one.successes} of ${one.visits} episodes went on` : "no episode from here yet"}`, {savestate: one.id})));
     const start = h("li", {}, button({"data-start": "1"}, "early", "Power-on", "the initial state of the game", {start: true}));
     const list = (id, children) => h("ol", {class: "games", id, tabindex: "0", "aria-label": id === "gb-games" ? "games" : "savestates"}, ...children);
     update(lists, h("section", {}, h("h2", {}, "Games"), games.length ? list("gb-games", games) : h("p", {class: "note"}, "No game is recorded yet.")),
       h("section", {}, h("h2", {}, "Savestates"), list("gb-savestates", [start, ...states])));
     mark();
+    stored.update(data.replays);
     update(milestones, milestoneSection(data.milestones, data.lines));
     map.update(data);
   }
@@ -57,11 +68,12 @@ export async function page(main, {run}) {
   const legend = h("ul", {class: "gb-legend"}, ...GROUPS.map((group) => h("li", {}, h("span", {class: `dot ${group}`, "aria-hidden": "true"}), `game or savestate, ${group} in the game`)),
     h("li", {}, h("span", {class: "gb-line", "aria-hidden": "true"}), "way to the frontier"), h("li", {}, "stronger colour: more steps were spent there"));
   show(main, h("h1", {}, `${data.name}: world map`), facts, problem,
-    h("div", {class: "replay-page gb-page"}, h("div", {class: "theatre"}, map.node, legend, lists), h("div", {class: "side"}, player.node)), milestones);
+    h("div", {class: "replay-page gb-page"}, h("div", {class: "theatre"}, map.node, legend, lists, stored.node), h("div", {class: "side"}, player.node)), milestones);
   document.title = `${data.name}: world map · Rematch`;
   fill();
   return {
     async changed() { data = await load(base); fill(); },
     close() { map.close(); player.close(); },
+    name: data.name,
   };
 }

@@ -3,7 +3,7 @@
 import {h, load, number, show} from "/static/elements.js";
 import {robot, disc, stroke} from "/static/pursuit.js";
 import {runJob} from "/static/jobs.js";
-import {newGame, playerTable, saveLink, storedGames} from "/static/replay_lists.js";
+import {newGame, playerOptions, playerTable, replayFile, saveLink, storedGames} from "/static/replay_lists.js";
 import {colour, graph, replayPlayer, stage} from "/static/replay_player.js";
 
 const TABLES = [
@@ -26,11 +26,12 @@ export async function page(main, {run}) {
     if (scene) { stored.clear(); open(scene); }
   });
   const exact = exactSection(base, data, (scene) => { stored.clear(); open(scene); theatre.scrollIntoView({block: "nearest"}); });
-  show(main, h("h1", {}, `${data.name}: exact values and replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, form)), exact);
+  const file = replayFile("lattice", (scene) => { stored.clear(); open(scene); });
+  show(main, h("h1", {}, `${data.name}: exact values and replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, form, file)), exact);
   document.title = `${data.name}: exact values · Rematch`;
   stored.update(data.replays);
   if (stored.newest()) stored.pick(stored.newest());
-  return {async changed() { stored.update((await load(base)).replays); }, close() { game?.close(); }};
+  return {async changed() { stored.update((await load(base)).replays); }, close() { game?.close(); }, name: data.name};
 }
 
 // --- exact tables and games from a start ---
@@ -57,8 +58,8 @@ function heatMaps(base, data, exact, open) {
   let start = null;  // cell of the pursuer, then of both
   let evader = null;
   const maps = h("div", {class: "maps"}), picked = h("p", {class: "verdict", role: "status"});
-  const choices = (role) => [{id: "optimal", label: "optimal play"}, ...data.players[role]];
-  const selects = data.roles.map((role) => h("select", {"aria-label": `${role} from this start`}, ...choices(role).map((one) => h("option", {value: one.id}, one.label))));
+  const choices = (role) => [{id: "optimal", label: "optimal play", group: "solver"}, ...data.players[role]];
+  const selects = data.roles.map((role) => h("select", {"aria-label": `${role} from this start`}, ...playerOptions(choices(role))));
   selects[1].value = "newest";
   const status = h("p", {class: "note", role: "status"});
   const play = h("button", {type: "button", class: "primary", disabled: true}, "Play from this start");

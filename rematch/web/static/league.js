@@ -10,7 +10,7 @@ export function leagueSection(run) {
   const pools = Object.entries(run.league.roles);
   if (!pools.length) return [];
   return [h("h2", {key: "league"}, "League"), h("p", {class: "note"}, `Opponents in training at iteration ${run.league.iteration}, the hardest first. Score of the learner: a win counts 1, a draw ½; older games count less.`),
-    h("div", {class: "charts"}, ...pools.map(([role, rows]) => h("section", {key: role, class: "short"}, h("h3", {}, `${role}s in the pool`), table(["opponent", "kind", "games", "score of the learner"],
+    h("div", {class: "charts"}, ...pools.map(([role, rows]) => h("section", {key: role, class: "short pool"}, h("h3", {}, `${role}s in the pool`), table(["opponent", "kind", "games", "score"],
       rows.map((row) => h("tr", {key: row.name}, h("td", {}, row.name), h("td", {}, row.kind), h("td", {}, row.games.toFixed(0)),
         h("td", {}, row.score === null ? "-" : h("span", {class: "share"}, h("meter", {min: "0", max: "1", value: String(row.score), "aria-label": "score"}), ` ${number(row.score, 2)}`)))), `pool of ${role}`))))];
 }
@@ -30,7 +30,7 @@ export function payoffSection(run, redraw) {
   };
   const status = h("p", {class: "note", role: "status"}), button = h("button", {type: "button", onclick: play}, "Play the matrix");
   status.renew = button.renew = () => {};  // the job writes into them
-  return [h("h2", {key: "payoff"}, "Payoff matrix"), h("p", {class: "note"}, "Past policies of this run against each other: what it has learnt, and what it has forgotten."),
+  return [h("h2", {key: "payoff"}, "Payoff matrix"), h("p", {class: "note"}, "Past policies of this run against each other: what it has learned, and what it has forgotten."),
     button, status];
 }
 

@@ -2,7 +2,7 @@
 
 import {h, load, show} from "/static/elements.js";
 import {runJob} from "/static/jobs.js";
-import {newGame, playerTable, saveLink, storedGames} from "/static/replay_lists.js";
+import {newGame, playerTable, replayFile, saveLink, storedGames} from "/static/replay_lists.js";
 import {colour, graph, replayPlayer, stage} from "/static/replay_player.js";
 
 const TRAIL = 200;  // past steps that are drawn
@@ -31,13 +31,15 @@ export async function page(main, {run}) {
     const scene = await runJob(`${base}/match`, body, status);
     if (scene) { stored.clear(); open(scene); }
   });
-  show(main, h("h1", {}, `${data.name}: replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, form)));
+  const file = replayFile("pursuit", (scene) => { stored.clear(); open(scene); });
+  show(main, h("h1", {}, `${data.name}: replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, form, file)));
   document.title = `${data.name}: replays · Rematch`;
   stored.update(data.replays);
   if (stored.newest()) stored.pick(stored.newest());
   return {
     async changed() { stored.update((await load(base)).replays); },
     close() { game?.close(); },
+    name: data.name,
   };
 }
 

@@ -1,6 +1,9 @@
 // The lists beside a replay: stored games of a run, and a form for a new game, which is played in a job.
 
+import {runJob} from "/static/jobs.js";
 import {h, short, show, update} from "/static/elements.js";
+
+const MOST_FILE = 1 << 20;  // bytes
 
 /** The stored games as a list of buttons; `filter` chooses by outcome. Returns {node, update(entries)}. */
 export function storedGames(roles, choose) {
@@ -16,20 +19,46 @@ export function storedGames(roles, choose) {
       ? h("span", {class: "problem"}, `${entry.id}: ${entry.problem}`)
       : h("button", {type: "button", "data-replay": entry.id, "aria-pressed": String(entry.id === chosen), onclick: () => pick(entry.id)},
         h("b", {}, `${short(entry.step)} steps trained`), ` ${entry.caption}`))));
-    if (!shown.length) update(list, h("li", {class: "note"}, entries.length ? "No stored game ended so; play one below." : "No game is stored yet: a run stores one at every evaluation."));
+    if (!shown.length) update(list, h("li", {class: "note"}, entries.length ? "No stored game ended so." : "No game is stored yet: a run stores one at every evaluation."));
   };
   const pick = (id) => { chosen = id; fill(); choose(id); };
   return {
-    node: h("section", {}, h("h2", {}, "Stored games"), filter, list),
+    node: h("section", {}, h("h2", {}, "Stored games"), roles.length > 1 ? filter : null, list),
     update(fresh) { entries = fresh; fill(); },
     newest: () => entries.filter((entry) => !entry.problem).at(-1)?.id ?? null,
     pick, clear() { chosen = null; fill(); },
   };
 }
 
+/** Options of a select, one group per run. */
+export function playerOptions(players) {
+  const groups = new Map();
+  for (const one of players) groups.set(one.group, [...groups.get(one.group) ?? [], h("option", {value: one.id}, one.label)]);
+  return [...groups].map(([label, options]) => h("optgroup", {label}, ...options));
+}
+
+/** A button that shows a replay file of the user: the server gets its text. open(scene) draws it. */
+export function replayFile(world, open) {
+  const status = h("p", {class: "note", role: "status"});
+  const input = h("input", {type: "file", accept: ".replay", "aria-label": "replay file", class: "replay-file"});
+  input.addEventListener("change", async () => {
+    const [file] = input.files;
+    if (!file) return;
+    try {
+      if (file.size > MOST_FILE) throw new Error(`${file.name} is larger than 1 MiB`);
+      const scene = await runJob(`/api/worlds/${world}/file`, {file: await file.text()}, status);
+      if (scene) open(scene);
+    } catch (error) {
+      show(status, h("span", {class: "problem"}, error.message));
+    }
+    input.value = "";
+  });
+  return h("section", {}, h("h2", {}, "Replay file"), h("label", {}, h("span", {class: "note"}, "Show a game from a file, such as one of ", h("code", {}, "rematch replay --out game.replay"), ": "), input), status);
+}
+
 /** A form for a new game: a player for each role and the wanted outcome. play(body, status) starts it. */
 export function newGame(roles, players, outcomes, play) {
-  const selects = roles.map((role) => h("select", {"aria-label": `${role} of the new game`}, ...players[role].map((one) => h("option", {value: one.id}, one.label))));
+  const selects = roles.map((role) => h("select", {"aria-label": `${role} of the new game`}, ...playerOptions(players[role])));
   const outcome = h("select", {"aria-label": "outcome of the new game"}, h("option", {value: ""}, "any outcome"), ...outcomes.map((text) => h("option", {value: text}, text)));
   const status = h("p", {class: "note", role: "status"});
   const button = h("button", {type: "submit", class: "primary"}, "Play");

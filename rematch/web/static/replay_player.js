@@ -7,7 +7,7 @@ const SPEEDS = [["0.25", "¼ ×"], ["0.5", "½ ×"], ["1", "1 ×"], ["2", "2 ×"
 
 /**
  * Controls over `length` steps of `seconds` each. draw(step) is called for every new step.
- * Returns {controls, show(step), step(), close()}. Keys: space, arrows, Home, End, comma and full stop.
+ * Returns {controls, show(step), step(), pause(), close()}. Keys: space, arrows, Home, End, comma and full stop.
  */
 export function replayPlayer({length, seconds, draw}) {
   let step = 0, playing = false, before = 0, due = 0, frame = 0, speed = 1;
@@ -59,7 +59,7 @@ export function replayPlayer({length, seconds, draw}) {
   pace.addEventListener("change", () => { speed = Number(pace.value); });
   document.addEventListener("keydown", key);
   const controls = h("div", {class: "player", role: "group", "aria-label": "replay"}, play, back, next, range, pace, label);
-  return {controls, show, step: () => step, redraw: () => draw(step),
+  return {controls, show, step: () => step, redraw: () => draw(step), pause: () => toggle(false),
     close() { toggle(false); document.removeEventListener("keydown", key); }};
 }
 

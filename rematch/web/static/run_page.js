@@ -1,40 +1,53 @@
 // One run: verdict, win rates, balance, scoreboard, league, alarms, curriculum, learning curves, settings, log, film.
 
 import {chart, metricCharts} from "/static/charts.js";
-import {ago, h, interval, load, number, progress, short, table, update} from "/static/elements.js";
+import {ago, h, interval, load, number, progress, short, table, unbroken, update} from "/static/elements.js";
 import {leagueSection, payoffSection} from "/static/league.js";
 
 const FIRST = ["entropy", "kl", "value_loss", "explained_variance", "loss", "td_error"];  // at most FIRST_CURVES of them
 const FIRST_CURVES = 4;
 const REWARD = /^(r_|return_)/;  // reward terms: of a rollout, of recent episodes
-const FILMS = {"match.gif": "one game between the trained players", "episode.gif": "the newest filmed episode"};
+const FILMS = {"match.gif": "One game between the trained players", "episode.gif": "The newest filmed episode"};
+const TITLES = {entropy: "Entropy of the policy", kl: "KL divergence of an update", value_loss: "Loss of the value", explained_variance: "Explained variance of the value",
+  loss: "Loss", td_error: "TD error", learner_steps_per_second: "Speed: steps of the learners per second"};
 
+/** Draw the page into `view`, or what has changed; returns the name of the run. */
 export async function runPage(view, id, pages) {
   const [run, curves, log] = await Promise.all([
     load(`/api/runs/${id}`), load(`/api/runs/${id}/curves`), load(`/api/runs/${id}/log`)]);
   const redraw = () => runPage(view, id, pages);
-  const films = Object.entries(run.films).filter(([name]) => name in FILMS);
   const open = view.querySelector("#more-curves")?.open ?? false;
   const before = view.querySelector(".log"), atEnd = !before || before.scrollTop + before.clientHeight > before.scrollHeight - 8;
   update(view,
     h("h1", {}, run.name),
     h("p", {class: "facts"}, h("span", {class: `state ${run.state}`}, run.state), " ", run.world,
       run.seed === null ? "" : `, seed ${run.seed}`, ", ", progress(run.step, run.total_steps), ", written ", ago(run.age)),
-    h("p", {class: "verdict"}, run.verdict),
-    ...pages.filter((page) => page.world === run.world).map((page) => h("p", {class: "links", key: "links"}, h("a", {href: `#/run/${id}/${page.world}`}, page.title))),
-    run.command ? h("p", {key: "command"}, "Continue with: ", h("code", {}, run.command)) : null,
-    ...run.lineage.map((text) => h("p", {}, "Lineage: ", text)),
-    ...run.problems.map((text) => h("p", {class: "problem", key: "problem"}, text)),
-    ...causes(run), ...alarms(run), ...strength(run), ...leagueSection(run), ...payoffSection(run, redraw), ...curriculum(run),
+    h("div", {class: "overview", key: "overview"}, h("div", {key: "words"},
+      h("p", {class: "verdict"}, unbroken(run.verdict)),
+      ...pages.filter((page) => page.world === run.world).map((page) => h("p", {class: "links", key: "links"}, h("a", {href: `#/run/${id}/${page.world}`}, page.title))),
+      run.command ? h("p", {key: "command"}, "Continue with: ", h("code", {}, run.command)) : null,
+      ...run.lineage.map((text) => h("p", {}, "Lineage: ", text)),
+      ...run.problems.map((text) => h("p", {class: "problem", key: "problem"}, text)),
+      ...causes(run), ...alarms(run)), films(run)),
+    ...strength(run), ...leagueSection(run), ...payoffSection(run, redraw), ...curriculum(run),
     h("h2", {key: "learning"}, "Learning"), ...learning(curves, open),
-    ...(films.length ? [h("h2", {key: "film"}, "Newest film"), h("div", {key: "films", class: "films"}, ...films.map(([name, version]) => h("img", {key: name, src: `/api/runs/${id}/film/${name}?version=${version}`, alt: FILMS[name], class: "film"})))] : []),
     h("h2", {key: "settings"}, "Settings that differ from the defaults"),
-    h("div", {class: "short", key: "changed"}, table(["setting", "value", "default"], run.changed.map((row) => [h("code", {}, row.key), String(row.value), String(row.default)]), "changed settings")),
+    h("div", {class: "short changed", key: "changed"}, table(["setting", "value", "default"], run.changed.map((row) => [h("code", {}, row.key), String(row.value), String(row.default)]), "changed settings")),
     h("h2", {key: "log"}, "End of the log"), h("pre", {class: "log", tabindex: "0", "aria-label": "log"}, (log.lines ?? []).slice(-80).join("\n")),
   );
   document.title = `${run.name} · Rematch`;
   const pane = view.querySelector(".log");
   if (atEnd) requestAnimationFrame(() => { pane.scrollTop = pane.scrollHeight; });  // the newest lines, once they are on the page
+  return run.name;
+}
+
+/** The newest films; a click shows one in its full size. */
+function films(run) {
+  const shown = Object.entries(run.films).filter(([name]) => name in FILMS);
+  return shown.length ? h("div", {key: "films", class: "films"}, ...shown.map(([name, version]) => {
+    const address = `/api/runs/${run.id}/film/${name}?version=${version}`;
+    return h("figure", {key: name}, h("a", {href: address, target: "_blank", rel: "noopener"}, h("img", {src: address, alt: FILMS[name], class: "film"})), h("figcaption", {}, FILMS[name]));
+  })) : null;
 }
 
 function causes(run) {
@@ -46,7 +59,8 @@ function alarms(run) {
   if (!run.alarms.length) return [];
   return [h("h2", {key: "Alarms"}, "Alarms"), ...run.alarms.map((alarm) => h("div", {class: "alarm", role: "note"},
     h("p", {}, alarm.text ?? alarm.name ?? "alarm"),
-    h("ul", {}, ...(alarm.causes ?? []).map((cause) => h("li", {}, cause)))))];
+    ...(alarm.causes?.length ? [h("p", {class: "note"}, "Likely causes:"), h("ul", {}, ...alarm.causes.map((cause) => h("li", {}, cause)))]
+      : [h("p", {class: "note"}, "The numbers of the run show no likely cause.")])))];
 }
 
 function strength(run) {
@@ -57,8 +71,10 @@ function strength(run) {
   charts.push(chart("Win rate of each role against the other, with 95 % intervals", roles.map((role) => {
     const with_ = rows.filter((row) => row.rates[role]);
     const column = (key) => with_.map((row) => row.rates[role][key]);
-    return {label: role, steps: with_.map((row) => row.step), values: column("rate"), low: column("low"), high: column("high")};
+    return {label: role, role, steps: with_.map((row) => row.step), values: column("rate"), low: column("low"), high: column("high")};
   }), [0, 1]));
+  const scored = rows.filter((row) => row.strength), score = (key) => scored.map((row) => row.strength[key]);
+  charts.push(chart("Mean score against scripted opponents, with 95 % intervals", [{label: "score", steps: scored.map((row) => row.step), values: score("score"), low: score("low"), high: score("high")}], [0, 1]));
   const gaps = rows.filter((row) => row.gap !== null), exact = rows.filter((row) => row.nash_conv !== null);
   charts.push(chart("Balance (NE gap) beside exploitability (NashConv)", [
     {label: "NE gap", steps: gaps.map((row) => row.step), values: gaps.map((row) => row.gap), low: gaps.map((row) => row.gap_low), high: gaps.map((row) => row.gap_high)},
@@ -68,15 +84,23 @@ function strength(run) {
   charts.push(chart("Mean return, with 95 % intervals", returned.map((role) => {
     const with_ = rows.filter((row) => row.returns[role]);
     const column = (key) => with_.map((row) => row.returns[role][key]);
-    return {label: role, steps: with_.map((row) => row.step), values: column("mean"), low: column("low"), high: column("high")};
+    return {label: role, role, steps: with_.map((row) => row.step), values: column("mean"), low: column("low"), high: column("high")};
   })));
   out.push(h("h2", {key: "Strength"}, "Strength"), h("div", {class: "charts"}, ...charts.filter((node) => node)));
   if (run.table.length) {
-    out.push(table(["role", "opponent", "games", "score", "best scripted player", "its score"], run.table.map((row) => [
-      row.role ?? "-", row.rival ?? row.opponent ?? "-", short(row.games), interval(row, "score"), row.best_bot ?? "-", number(row.best_bot_score)]), "newest scoreboard"));
+    out.push(h("p", {class: "note", key: "scoreboard"}, "Newest evaluation. The last column compares the intervals of the player and of the best scripted player against the same opponent."));
+    out.push(h("div", {class: "scoreboard", key: "scoreboard"}, table(["role", "opponent", "score", "games", "best scripted player", "its score", "player is"], run.table.map((row) => [
+      row.role ?? "-", row.rival ?? row.opponent ?? "-", interval(row, "score"), short(row.games), row.best_bot ?? "-", number(row.best_bot_score), level(row)]), "newest scoreboard")));
   }
   out.push(...run.exact.map((text) => h("p", {}, text)));
   return out;
+}
+
+/** Whether the player is above, below or level with the best scripted player; "-" where that is not known. */
+function level(row) {
+  if (![row.low, row.high, row.best_bot_low, row.best_bot_high].every((bound) => typeof bound === "number")) return "-";
+  if (row.low > row.best_bot_high) return h("b", {class: "good"}, "above");
+  return row.high < row.best_bot_low ? h("b", {class: "problem"}, "below") : "level";
 }
 
 function curriculum(run) {
@@ -84,8 +108,8 @@ function curriculum(run) {
   if (!levels.length) return [];
   const line = {label: "level", steps: levels.map((row) => row.step), values: levels.map((row) => row.level)};
   const moves = (run.curriculum.promotions ?? []).map((row) => [short(row.step), `${row.before} to ${row.level}`, row.name ?? "-", evidence(row.evidence)]);
-  return [h("h2", {key: "Curriculum"}, "Curriculum"), chart("Level at every evaluation", [line]),
-    moves.length ? table(["step", "level", "name", "evidence"], moves, "changes of level") : null];
+  return [h("h2", {key: "Curriculum"}, "Curriculum"), h("div", {class: "charts", key: "levels"}, chart("Level at every evaluation", [line], [0, Math.max(1, ...line.values) + 0.2])),
+    !moves.length ? h("p", {class: "note", key: "levels"}, "The level has not changed yet.") : table(["step", "level", "name", "evidence"], moves, "changes of level")];
 }
 
 /** {rate: 0.81, games: 200} -> "rate 0.810, games 200". */
@@ -101,10 +125,11 @@ function learning(curves, open) {
   const names = [...groups.keys()], first = FIRST.filter((name) => groups.has(name)).slice(0, FIRST_CURVES);
   const terms = names.filter((name) => REWARD.test(name)).sort();
   const rest = names.filter((name) => !first.includes(name) && !terms.includes(name)).sort();
-  const draw = (name) => chart(name.replaceAll("_", " "), groups.get(name));
-  const speed = Object.entries(curves.speed.series).map(([name, values]) => chart(name.replaceAll("_", " "), [{label: "speed", steps: curves.speed.step, values}]));
+  const title = (name) => TITLES[name] ?? name.replaceAll("_", " ");
+  const draw = (name) => chart(title(name), groups.get(name));
+  const speed = Object.entries(curves.speed.series).map(([name, values]) => chart(title(name), [{label: "speed", steps: curves.speed.step, values}]));
   const together = (prefix, title) => chart(title, terms.filter((name) => name.startsWith(prefix)).flatMap((name) =>
-    groups.get(name).map((line) => ({...line, label: name.slice(prefix.length).replaceAll("_", " ") + (groups.get(name).length > 1 ? ` (${line.label})` : "")}))));
+    groups.get(name).map((line) => ({...line, role: null, label: name.slice(prefix.length).replaceAll("_", " ") + (groups.get(name).length > 1 ? ` (${line.label})` : "")}))));
   const shown = [...first.map(draw), together("r_", "Reward terms: mean reward of a step"), together("return_", "Reward terms: return of recent episodes"), ...speed];
   const charts = () => h("div", {class: "charts"}, ...rest.map(draw).filter((node) => node));
   const fill = ({currentTarget: more}) => { if (more.open && more.children.length === 1) more.append(charts()); };

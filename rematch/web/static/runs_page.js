@@ -1,7 +1,7 @@
 // The list of runs, with the seeds of a sweep below its name, and several runs in one chart.
 
 import {chart} from "/static/charts.js";
-import {ago, h, load, progress, sparkline, table, update} from "/static/elements.js";
+import {ago, h, load, progress, sparkline, table, unbroken, update} from "/static/elements.js";
 
 const chosen = new Set();
 const order = [];  // identifiers in the order of the list: a run keeps its place while the page is open, new ones come first
@@ -36,13 +36,13 @@ function byName(one, other) {
 
 /** The line of a run; below the line of its sweep without the name of that. */
 function runRow(run, choose, sweep = "") {
-  const [word, ...rest] = (run.problem || run.verdict).split(":");
+  const [word, ...rest] = unbroken(run.problem || run.verdict).split(":");
   return h("tr", {key: run.id, class: sweep ? "member" : ""},
     h("td", {}, h("input", {type: "checkbox", checked: chosen.has(run.id), "aria-label": `compare ${run.name}`, onchange: (event) => choose([run.id], event.target.checked)})),
     h("td", {}, h("a", {href: `#/run/${run.id}`}, sweep ? run.name.slice(sweep.length + 1) : run.name)),
     h("td", {}, run.world, run.recipe && run.recipe !== run.world ? h("span", {class: "note"}, ` ${run.recipe}`) : null),
     h("td", {}, h("span", {class: `state ${run.state}`}, run.state)), h("td", {}, progress(run.step, run.total_steps)),
-    h("td", {}, sparkline(run.spark, "win rate")),
+    h("td", {title: "win rate, mean score or mean return at the evaluations"}, sparkline(run.spark, "trend of the evaluations")),
     h("td", {class: "words"}, h("b", {class: run.problem ? "problem" : ""}, word), rest.length ? h("span", {class: "note"}, `:${rest.join(":")}`) : null,
       run.command ? h("div", {class: "note"}, "continue: ", h("code", {}, run.command)) : null),
     h("td", {class: "when"}, ago(run.age)));

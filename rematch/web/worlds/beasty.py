@@ -23,7 +23,9 @@ from rematch.evaluation.text import clean
 from rematch.web.answers import Refused
 from rematch.web.run_data import RunData
 from rematch.web.world_page import Get, Post, WorldPage
+from rematch.web.worlds import beasty_replays
 from rematch.web.worlds.beasty_players import WORLD, AbsentPlayer, choices, seat_player
+from rematch.web.worlds.beasty_replays import BUSY, COMPLETIONS
 from rematch.worlds.beasty.config import SCORINGS, Config
 from rematch.worlds.beasty.play import seat_view
 from rematch.worlds.beasty.play.saved_games import MOST_SEED, SavedGame, SavedGames
@@ -31,10 +33,8 @@ from rematch.worlds.beasty.play.session import YOU, IllegalMove, PlaySession, Ta
 
 Json = dict[str, Any]
 
-COMPLETIONS = 400  # deals that the search samples for hints and for the review
 OPEN_SESSIONS = 64  # sessions held in memory
 LISTED = 100  # saved games in the list
-BUSY = threading.Semaphore(2)  # computations at a time
 
 
 # --- the games of one served folder -------------------------------------------------------------------------
@@ -269,8 +269,11 @@ PAGE = WorldPage(
     world=WORLD,
     title="Play Beasty Bar",
     without_run=True,
-    files=("beasty.css", "beasty_cards.js", "beasty_animals.svg", "beasty_review.js", "beasty_table.js"),
+    files=("beasty.css", "beasty_cards.js", "beasty_animals.svg", "beasty_review.js", "beasty_table.js",
+           "beasty_replays.js", "replay_lists.js", "replay_player.js", "replay.css"),
+    jobs=beasty_replays.JOBS,
     routes=(
+        *beasty_replays.ROUTES,
         Get(path="/options", read=options),
         Get(path="/games", read=game_list),
         Post(path="/games", act=new_game),

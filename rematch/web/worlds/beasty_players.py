@@ -19,10 +19,11 @@ from rematch.worlds.beasty.bots import BOTS
 from rematch.worlds.beasty.config import SCORINGS, Config
 from rematch.worlds.beasty.play.saved_games import TEXT
 from rematch.worlds.beasty.play.session import YOU
-from rematch.worlds.beasty.terminal import AGENT
+from rematch.worlds.shipped_agents import agent_file
 
 WORLD, ROLE = "beasty", "player"
 SEARCH = "+search:100"  # the budget of agents with search
+AGENTS = {"agent": ("agent", "@beasty"), "agent_first": ("first agent", "@beasty_first")}  # key: title, name
 SEARCHES = ("search:100", "search:400")
 PAST_NAME = re.compile("[0-9]{8}")  # of the policies of an earlier iteration
 MOST_PAST = 20  # earlier iterations of a run that are offered
@@ -42,8 +43,9 @@ class Choice:
 def choices(data: RunData) -> list[Choice]:
     """Everything that may sit at the table."""
     out = [Choice(key=YOU, title=YOU, group="you")]
-    for key, title in (("agent", "agent"), (f"agent{SEARCH}", "agent with search")):
-        out.append(Choice(key=key, title=title, group="trained agents", players=2, scoring="points"))
+    for key, (title, _) in AGENTS.items():
+        out += [Choice(key=f"{key}{search}", title=f"{title}{words}", group="trained agents", players=2,
+                       scoring="points") for search, words in (("", ""), (SEARCH, " with search"))]
     for run, folder in data.scan().items():
         rules = stored_rules(folder)
         if rules is not None:
@@ -94,7 +96,7 @@ def seat_player(data: RunData, key: str, name: str, rules: Config) -> Player | N
     if key not in {choice.key for choice in choices(data)}:
         return AbsentPlayer(name, "it is not in this folder any more")
     stem, search, budget = key.partition("+")
-    place = str(AGENT) if stem == "agent" else stem
+    place = str(agent_file(AGENTS[stem][1])) if stem in AGENTS else stem
     try:
         if stem.startswith("run:"):
             run, at, iteration = stem.removeprefix("run:").partition("@")

@@ -10,13 +10,14 @@ from typing import Any
 
 from starlette.requests import Request
 
+from rematch.core.recording import Replay
 from rematch.curriculum import archive_files
 from rematch.evaluation.text import clean
 from rematch.reporting.html.stored_map import StoredGame, StoredMap, StoredState, read_map, read_savestates
 from rematch.reporting.untrusted_folder import Unreadable
 from rematch.training.components.world_map import FILE
 from rematch.web.answers import Refused
-from rematch.web.replay_routes import require_world
+from rematch.web.replay_routes import read_replay, replay_names, require_world, stored_entries
 from rematch.web.run_data import RunData
 from rematch.web.world_page import Get, Post, WorldPage
 from rematch.web.worlds import gameboy_map
@@ -49,6 +50,7 @@ def overview(data: RunData, request: Request) -> Json:
         "savestates": [dict(one.entry) for one in stored],
         "milestones": gameboy_map.milestones(folder),
         "lines": [clean(line)[:300] for line in archive_files.summary_lines(folder)],
+        "replays": stored_entries(WORLD, data, folder),
     }  # fmt: skip
     try:
         found: StoredMap = data.cached_file(folder / FILE, partial(read_map, folder))
@@ -71,11 +73,15 @@ def shown_game(number: int, game: StoredGame) -> Json:
 
 
 def open_game(data: RunData, request: Request, body: Json) -> Json:
-    """Open a game at a savestate (its SHA-256), where a training game is (its number), or at power-on."""
+    """Open a game at a savestate (its SHA-256), where a training game is (its number), at a step of a stored
+    replay (its name), or at power-on.
+    """
     run = request.path_params["run"]
     require_world(WORLD, data, run)
+    if body.keys() == {"client", "replay", "step"}:
+        return open_replay(data, run, body)
     if body.keys() != {"client", "savestate", "game"}:
-        raise Refused("expected client, savestate and game")
+        raise Refused("expected client, and savestate and game, or replay and step")
     client, savestate, number = body["client"], body["savestate"], body["game"]
     if not isinstance(client, str) or not CLIENT.fullmatch(client):
         raise Refused("client: expected 32 hexadecimal digits")
@@ -94,6 +100,43 @@ def open_game(data: RunData, request: Request, body: Json) -> Json:
     except Refused:
         sessions(data).close(session)
         raise
+
+
+def open_replay(data: RunData, run: str, body: Json) -> Json:
+    """Open a stored game before its action number `step`; with its actions, for the page to go on."""
+    client, name, step = body["client"], body["replay"], body["step"]
+    if not isinstance(client, str) or not CLIENT.fullmatch(client):
+        raise Refused("client: expected 32 hexadecimal digits")
+    folder = data.folder(run)
+    if not isinstance(name, str) or name not in replay_names(folder):
+        raise Refused("there is no such replay (any more)")
+    game = read_replay(folder, name, WORLD)
+    actions = recorded_actions(game)
+    if type(step) is not int or not 0 <= step <= len(actions):
+        raise Refused(f"step: expected a whole number from 0 to {len(actions)}")
+    session = sessions(data).open(client, run, folder)
+    try:
+        with session.lock:
+            session.console.load_bytes(game.start.tobytes())
+            for action in actions[:step]:
+                session.console.press(action)
+            return session.to_json() | {"recorded": actions, "step": step}
+    except Refused:
+        sessions(data).close(session)
+        raise
+
+
+def recorded_actions(game: Replay) -> list[int]:
+    """The inputs of a stored game."""
+    (column,) = game.actions.values()
+    actions: list[int] = column.reshape(-1).tolist()
+    if column.shape != (game.length, 1) or column.dtype.kind != "i":
+        raise Refused("the replay is not one of this game")
+    if any(not 0 <= action < len(ACTIONS) for action in actions):
+        raise Refused("the replay names inputs that this game has not")
+    if len(actions) > MOST_REPLAYED:
+        raise Refused(f"this game has {len(actions)} actions; at most {MOST_REPLAYED} are replayed")
+    return actions
 
 
 def stored_state(folder: Path, sha256: object) -> StoredState | None:

@@ -97,6 +97,12 @@ class Console:
             raise refused(error) from None
         self._load(state)
 
+    def load_bytes(self, state: bytes) -> None:
+        """Load the end of a state of the world: that of the emulator."""
+        if len(state) <= len(self.power_on):
+            raise Refused("this replay does not hold a state of this game")
+        self._load(state[-len(self.power_on):])
+
     def restart(self) -> None:
         """Power-on."""
         self._load(self.power_on)

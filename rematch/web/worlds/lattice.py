@@ -20,6 +20,7 @@ from rematch.web.replay_routes import (
     Progress,
     chosen_labels,
     facts,
+    file_job,
     labelled,
     match_job,
     new_scene,
@@ -152,6 +153,7 @@ PAGE = WorldPage(
         Post(path="/runs/{run}/exact", act=start_exact),
         Post(path="/runs/{run}/game", act=start_game),
     ),
-    jobs={"match": partial(match_job, scene), "exact": exact_job, "game": game_job},
+    jobs={"file": partial(file_job, WORLD, scene), "match": partial(match_job, scene), "exact": exact_job,
+          "game": game_job},
     files=("pursuit.js", "replay_player.js", "replay_lists.js", "replay.css"),
 )

@@ -9,7 +9,7 @@ from typing import Any
 from rematch.core.errors import ConfigError
 from rematch.core.recording import Replay
 from rematch.evaluation.replay import Playback
-from rematch.web.replay_routes import facts, match_job, replay_routes
+from rematch.web.replay_routes import facts, file_job, match_job, replay_routes
 from rematch.web.run_data import Json
 from rematch.web.scenes import action_rows, value_rows
 from rematch.web.world_page import WorldPage
@@ -66,6 +66,6 @@ PAGE = WorldPage(
     world="pursuit",
     title="Replays",
     routes=replay_routes("pursuit", scene),
-    jobs={"match": partial(match_job, scene)},
+    jobs={"file": partial(file_job, "pursuit", scene), "match": partial(match_job, scene)},
     files=("replay_player.js", "replay_lists.js", "replay.css"),
 )

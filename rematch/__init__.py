@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from rematch.bench.run import benchmark
     from rematch.cluster.request import ClusterRequest
     from rematch.core.errors import ConfigError
-    from rematch.sweeps.search import search
-    from rematch.verbs.calibrate import calibrate
+    from rematch.sweeps.run_place import Limits
+    from rematch.sweeps.search import SearchRequest, search
+    from rematch.training.best_response import ExploitRequest
+    from rematch.verbs.calibrate import CalibrationOptions, calibrate
     from rematch.verbs.catalog import describe_world, list_recipes, list_worlds
     from rematch.verbs.check import check
-    from rematch.verbs.evaluate import evaluate
+    from rematch.verbs.evaluate import EvaluationOptions, evaluate
     from rematch.verbs.exact_runs.diff import diff
     from rematch.verbs.exact_runs.fork import fork
     from rematch.verbs.exact_runs.rewind import rewind
@@ -54,10 +56,15 @@ if TYPE_CHECKING:
     from rematch.web.server import serve
 
 _MODULES = {  # public name -> the module that defines it
+    "CalibrationOptions": "rematch.verbs.calibrate",
     "ClusterRequest": "rematch.cluster.request",
     "ConfigError": "rematch.core.errors",
+    "EvaluationOptions": "rematch.verbs.evaluate",
+    "ExploitRequest": "rematch.training.best_response",
     "GameChoice": "rematch.verbs.replays",
+    "Limits": "rematch.sweeps.run_place",
     "MatchOptions": "rematch.verbs.tournament",
+    "SearchRequest": "rematch.sweeps.search",
     "benchmark": "rematch.bench.run",
     "calibrate": "rematch.verbs.calibrate",
     "check": "rematch.verbs.check",
@@ -92,7 +99,8 @@ _MODULES = {  # public name -> the module that defines it
     "verify": "rematch.verbs.exact_runs.verify",
 }
 __all__ = [
-    "ClusterRequest", "ConfigError", "GameChoice", "MatchOptions", "benchmark", "calibrate", "check",
+    "CalibrationOptions", "ClusterRequest", "ConfigError", "EvaluationOptions", "ExploitRequest",
+    "GameChoice", "Limits", "MatchOptions", "SearchRequest", "benchmark", "calibrate", "check",
     "cluster_check", "configure", "curves", "describe_settings", "describe_world", "diff", "evaluate",
     "exploit", "export", "film", "fork", "list_recipes", "list_runs", "list_worlds", "load", "notify",
     "play", "replay", "report", "resume", "rewind", "search", "serve", "solve", "status", "sweep",

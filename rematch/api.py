@@ -18,6 +18,7 @@ from rematch.cluster.request import place_of
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError, LearnError, TrainingError
 from rematch.core.system import user_code
+from rematch.core.system.gpu_errors import is_gpu_error
 from rematch.core.system.interrupts import StopRequest, StopRequested
 from rematch.core.system.progress import PROGRESS
 from rematch.curriculum import archive_files
@@ -131,7 +132,8 @@ def _start(
     Run.refuse_used(folder)  # before the costly part; `create` checks again under its lock
     notes = [*notes, *conformance.check_user_game(config.game, config.world)]
     memory_estimate.check(config)
-    trainer = Trainer(config, place=place)
+    with memory_estimate.gpu_errors(config):
+        trainer = Trainer(config, place=place)
     if start is not None:
         start_from(trainer, start.policies)
     with StopRequest(minutes) as stop, Run.create(folder, text) as run:
@@ -193,7 +195,8 @@ def restored(
     config = stored_config(run)
     notes = conformance.check_user_game(config.game, config.world)
     memory_estimate.check(config)
-    trainer = Trainer(config, place=place)
+    with memory_estimate.gpu_errors(config):
+        trainer = Trainer(config, place=place)
     checkpoint = run.load()
     if checkpoint is not None:
         notes += [f"checkpoint {name} does not verify: {why}" for name, why in checkpoint.skipped]
@@ -301,7 +304,7 @@ def _run_loop(
 def _iterations(trainer: Trainer, stop: Callable[[], bool], resumed: bool) -> bool:
     """Train until the end or until `stop()`; an error of the run's code states its last whole iteration."""
     try:
-        with user_code.one_line_errors():
+        with memory_estimate.gpu_errors(trainer.config), user_code.one_line_errors():
             trainer.start(resumed)
             return loop(trainer, stop)
     except TrainingError as error:
@@ -331,9 +334,11 @@ def _last_iteration_saved(
             last = None
         except TrainingError as error:  # code that fails at random: in an earlier iteration than before
             last, latest = error.unsaved, error
-        except (ConfigError, OSError, MemoryError, StopRequested) as error:
+        except (ConfigError, OSError, MemoryError, StopRequested, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not is_gpu_error(error):
+                raise
             if console is not None:
-                console.line(f"iteration {last} could not be saved: {error}")
+                console.line(f"iteration {last} could not be saved: {str(error).partition(chr(10))[0]}")
             last = None
     raise failure
 

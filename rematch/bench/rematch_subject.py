@@ -136,7 +136,7 @@ class Training:
     With `learning_role`, only that role learns, against a bot.
     """
 
-    unit = "learner steps"
+    unit, device = "learner steps", "cpu"
 
     def __init__(self, name: str, config: Config, learning_role: str = "") -> None:
         kinds = list(components_of(config))
@@ -218,10 +218,22 @@ def score(trainer: Trainer, index: int, games: int) -> dict[str, float]:
     return scores
 
 
-def learning(world: str, threads: int, seconds: float, games: int) -> dict[str, Any]:
-    """Scores before, during and after `seconds` of pinned training, and of a control with learning rate 0."""
-    overrides = PINNED | {"seed": 1}
-    timed = Training("learning", configure(world, threads, overrides))
+def opposing_bot(world: str, role: str) -> str:
+    """The first scripted player of the role that plays against this one."""
+    game = registry.find(world)
+    spec = game.spec(configure(world, 1, {}).world)
+    return str(game.bots[opposing_roles(spec, role)[0]][0])
+
+
+def learning(
+    world: str, threads: int, seconds: float, games: int, kind: type[Training] = Training
+) -> dict[str, Any]:
+    """Scores before, during and after `seconds` of pinned training, and of a control with learning rate 0.
+
+    `kind` trains on the GPU, or on the processor.
+    """
+    overrides = PINNED | {"seed": 1, "device": kind.device}
+    timed = kind("learning", configure(world, threads, overrides))
     trainer = timed.trainer
     curve = [{"learner_steps": trainer.clock.learner_steps, "seconds": 0.0} | score(trainer, 0, games)]
     elapsed, first = 0.0, trainer.clock.iteration
@@ -233,7 +245,7 @@ def learning(world: str, threads: int, seconds: float, games: int) -> dict[str, 
         curve.append(point | score(trainer, len(curve) << 8, games))
     iterations = trainer.clock.iteration - first
 
-    control = Training("control", configure(world, threads, overrides | {"ppo.lr": 0.0, "ppo.lr_final": 0.0}))
+    control = kind("control", configure(world, threads, overrides | {"ppo.lr": 0.0, "ppo.lr_final": 0.0}))
     digests = {role: digest(policy.weights) for role, policy in control.trainer.agents.players.items()}
     for _ in range(iterations):
         control.iterate()

@@ -35,6 +35,7 @@ from rematch.worlds.capabilities import Benchmark
 THREADS = (1, 2)
 PEER_GAMES = 1024
 SB3_MISSING = f"{NotInstalled('Stable-Baselines3', 'stable-baselines3')}; only Rematch is measured"
+WORLD = "pursuit"  # that is measured where none is named
 LEARNING_GAMES = 200  # per bot; the score is the mean over all bots
 
 
@@ -49,9 +50,18 @@ class BenchmarkResult(Result):
         yield Lines(self.text)
 
 
-def benchmark(world: str = "pursuit", seconds: float = 5.0) -> BenchmarkResult:
-    """Measures a world. Each subject is timed for `seconds` in total, split into REPETITIONS parts."""
+def benchmark(world: str = WORLD, seconds: float = 5.0, device: str = "cpu") -> BenchmarkResult:
+    """Measures a world. Each subject is timed for `seconds` in total, split into REPETITIONS parts.
+
+    device: cpu; cuda: training on the GPU, beside Stable-Baselines3 with its networks on the same card.
+    """
     world = world_name(world)
+    check_device(world, device)
+    if device == "cuda":
+        from rematch.bench import gpu_benchmark
+
+        report = gpu_benchmark.measure(world, seconds) | {"machine": machine()}
+        return BenchmarkResult(report, lines(report))
     settings = registry.find(world).benchmark or Benchmark()
     if settings.measure is not None:
         report, text = settings.measure(seconds)
@@ -65,6 +75,16 @@ def benchmark(world: str = "pursuit", seconds: float = 5.0) -> BenchmarkResult:
         return BenchmarkResult(report, card_games.lines(report, short))
     report = measure(world, seconds)
     return BenchmarkResult(report, lines(report))
+
+
+def check_device(world: str, device: str) -> None:
+    """ConfigError where this world cannot be measured on this device."""
+    if device not in ("cpu", "cuda"):
+        raise ConfigError(f"--device = {device!r}: expected cpu or cuda")
+    if device == "cuda":
+        from rematch.bench import gpu_benchmark
+
+        gpu_benchmark.check(world)
 
 
 def training(recipe: str, target: float, seconds: float) -> dict[str, Any]:
@@ -179,7 +199,7 @@ def targets(by_group: dict[str, list[Measurement]]) -> list[dict[str, Any]]:
         target("learner steps/s with two threads", by_group["pinned"][1].median, 300_000),
     ]
     pairs = (
-        ("over Stable-Baselines3's best, many games", "pinned", "peer", 2.0, None),
+        ("over Stable-Baselines3's best, many games", "pinned", "peer", 2.0, 3.5),
         (
             "over Stable-Baselines3's best, earlier project's settings, both roles",
             "earlier_project",
@@ -226,8 +246,9 @@ def describe_settings(row: dict[str, Any]) -> str:
 def lines(report: dict[str, Any]) -> list[str]:
     """The report as lines of text."""
     m, rows = report["machine"], report["measurements"]
+    card = f"{report['card']}, " if "card" in report else ""
     text = [
-        f"world {report['world']}; {m['processor']}, {m['processors']} processors; "
+        f"world {report['world']}; {card}{m['processor']}, {m['processors']} processors; "
         f"load {report['load']['before']:.2f} before, {report['load']['after']:.2f} after",
         f"{report['repetitions']} repetitions in turns; median (range); CPU: processors used on average",
         "",
@@ -241,7 +262,7 @@ def lines(report: dict[str, Any]) -> list[str]:
         )
     if report["peer"]["missing"]:
         text.append(report["peer"]["missing"])
-    text.append("")
+    text += [*report.get("not_measured", []), ""]
     for t in report["targets"]:
         met = "not measured" if t["met"] is None else "met" if t["met"] else "MISSED"
         value = "-" if t["value"] is None else short(t["value"])

@@ -99,7 +99,10 @@ class Sb3Training:
 
     unit = "learner steps"
 
-    def __init__(self, name: str, config: Config, threads: int, role_and_opponent: tuple[str, str]) -> None:
+    def __init__(
+        self, name: str, config: Config, threads: int, role_and_opponent: tuple[str, str],
+        device: str = "cpu",
+    ) -> None:  # fmt: skip
         role, opponent = role_and_opponent
         self.name, self.threads = name, threads
         net, ppo = config.network, config.ppo
@@ -134,7 +137,7 @@ class Sb3Training:
             learning_rate=ppo.lr, n_steps=config.steps, batch_size=ppo.minibatch_size, n_epochs=ppo.epochs,
             gamma=ppo.gamma, gae_lambda=ppo.gae_lambda, clip_range=ppo.clip, ent_coef=ppo.entropy_weight,
             vf_coef=ppo.value_weight,
-            max_grad_norm=ppo.max_grad_norm, policy_kwargs=policy_kwargs, device="cpu", seed=0,
+            max_grad_norm=ppo.max_grad_norm, policy_kwargs=policy_kwargs, device=device, seed=0,
         )  # fmt: skip
         self.per_iteration = config.games * config.steps
         self.seconds_per_iteration = 0.0  # measured in the last call of `run`

@@ -1,1 +1,1 @@
-"""The command line: `python -m rematch.cli` and the script `rematch`."""
+"""The command line: `python -m rematch` and the script `rematch`."""

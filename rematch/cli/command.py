@@ -42,6 +42,8 @@ class Command:
 
 JSON = Option(name="--json", help="print the result as JSON")
 MINUTES = Option(name="--max-minutes", value="M", help="stop after M minutes; the run can be resumed")
+JOBS = Option(name="--jobs", value="J",
+              help="runs at a time (default: as many as cores and memory allow)")
 CONFIG = Option(name="--config", value="FILE", completes=FILE,
                 help="read settings from a YAML file; they override those of the recipe")
 CLUSTER = Option(name="--cluster", value="ADDRESS",

@@ -12,7 +12,7 @@ from rematch.core.system import user_code
 
 TITLE = "Rematch trains game agents by self-play and measures how strong they are."
 FIRST_STEPS = (
-    ("rematch train quick", "train a first pair of agents, about 90 seconds"),
+    ("rematch train quick", "train a first pair of agents, about a minute"),
     ("rematch runs", "list the runs in the folder runs/"),
     ("rematch eval quick-1", "play it against scripted players"),
     ("rematch report quick-1", "write one page about it"),

@@ -13,6 +13,7 @@ from contextlib import suppress
 from rematch.cli import command_list
 from rematch.core.errors import ConfigError, NotInstalled
 from rematch.core.system import user_code
+from rematch.core.system.gpu_errors import gpu_error, is_gpu_error
 from rematch.core.system.interrupts import INTERRUPTS
 
 LONGEST_LINE = 600  # characters of an error message
@@ -157,6 +158,10 @@ def run_safely(words: Sequence[str], act: Callable[[Sequence[str]], int]) -> int
         return print_error(f"{file}{error.strerror or error}")
     except MemoryError:
         return print_error("not enough memory: expected fewer or smaller games, steps or network.hidden")
+    except Exception as error:
+        if not is_gpu_error(error):
+            raise
+        return print_error(gpu_error(error))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from rematch.verbs.arguments import folder_of, new_folder
 
 if TYPE_CHECKING:
     from rematch.cluster.request import ClusterRequest
+    from rematch.sweeps.run_place import Limits
 
 __all__ = ["Options", "folder_of", "new_folder"]
 
@@ -81,6 +82,14 @@ class Options:
     def minutes(self) -> float | None:
         """--max-minutes; None where it is absent."""
         return self.number("--max-minutes", 0.0, MOST_MINUTES) if "--max-minutes" in self.values else None
+
+    def limits(self) -> Limits:
+        """--jobs, --max-minutes and --cluster of a command that trains several runs."""
+        from rematch.sweeps.plan import MOST_RUNS
+        from rematch.sweeps.run_place import Limits
+
+        jobs = self.integer("--jobs", 1, 1, MOST_RUNS) if "--jobs" in self.values else None
+        return Limits(jobs, self.minutes(), self.cluster_address())
 
     def cluster_address(self) -> str | None:
         """--cluster; None where it is absent."""

@@ -16,6 +16,7 @@ from rematch.core.arrays import Tree
 from rematch.core.clock import Clock, Request
 from rematch.core.errors import ConfigError, TrainingError
 from rematch.core.settings.config_values import short_repr
+from rematch.core.system.gpu_errors import is_gpu_error
 from rematch.core.system.user_code import described, raised_by_user
 
 if TYPE_CHECKING:
@@ -178,6 +179,8 @@ def raise_named(name: str, hook: str, error: Exception) -> NoReturn:
     raised them.
     """
     if isinstance(error, (ConfigError, OSError, MemoryError)) and not raised_by_user(error):
+        raise error
+    if is_gpu_error(error) and not raised_by_user(error):
         raise error
     raise ComponentError(name, hook, error) from error
 

@@ -63,13 +63,28 @@ def part(kind: type[Any], needs: str = "") -> Any:
 def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any], Any]]:
     """Every (dotted key, field, value) of a config, depth first, in declaration order."""
     config = untracked(config)
-    for field in dataclasses.fields(config):
+    for field in fields_of(config):
         value = getattr(config, field.name)
         key = prefix + field.name
-        if dataclasses.is_dataclass(value):
+        if is_config(value):
             yield from leaves(value, key + ".")
         else:
             yield key, field, value
+
+
+def fields_of(config: Any) -> tuple[dataclasses.Field[Any], ...]:
+    kind: Any = type(config)
+    return _fields(kind)
+
+
+@functools.cache  # a run reads the fields of its settings thousands of times
+def _fields(kind: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(kind)
+
+
+def is_config(value: Any) -> bool:
+    """Whether a value holds settings: as dataclasses.is_dataclass, for a value that is no class."""
+    return hasattr(value, "__dataclass_fields__")
 
 
 def get(config: Any, key: str) -> Any:
@@ -122,9 +137,9 @@ def tree(config: Any) -> dict[str, Any]:
     """The config as nested plain values, ready for YAML or JSON."""
     config = untracked(config)
     values: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
+    for field in fields_of(config):
         value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
+        if is_config(value):
             values[field.name] = tree(value)
         else:
             values[field.name] = list(value) if isinstance(value, tuple) else value
@@ -346,9 +361,9 @@ def _without_no(name: str) -> str:
 def validate(config: Any, prefix: str = "") -> None:
     """Check the range of every field, then call the `check()` of each part, which raises ConfigError."""
     config = untracked(config)
-    for field in dataclasses.fields(config):
+    for field in fields_of(config):
         value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
+        if is_config(value):
             validate(value, prefix + field.name + ".")
         elif not (has_type(kind := _type_of(config, field), value) and in_range(value, field.metadata)):
             expected = expected_value(kind, field.metadata)

@@ -32,6 +32,7 @@ class Seat:
     rows: Ints  # [n] rows of the games in `world`
     obs: Floats  # [n, role.size] all fields side by side
     mask: Bytes | None = None  # [n, A]
+    value_wanted: bool = True  # whether the value of the decision is read; a player may leave it out if not
 
 
 @dataclass

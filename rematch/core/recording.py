@@ -96,7 +96,7 @@ class Replay:
 
     def caption(self) -> str:
         """The result: "pursuer (lion) wins after 143 steps"."""
-        after = f"after {self.length} steps"
+        after = f"after {self.length} {'step' if self.length == 1 else 'steps'}"
         if self.end == BROKEN_OFF:
             return f"still undecided {after}"
         if self.end == CUT_OFF_END:

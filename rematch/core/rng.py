@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.native_build import refuse_stale
-from rematch.core.system.philox import BUILD
+from rematch.core.system.philox import BUILD, shuffled
 from rematch.core.system.philox import words as compiled_words
 
 RESET, BOT, ACT, SENSOR = 1, 2, 3, 4  # also in random.h
@@ -69,3 +69,10 @@ def key(seed: int, stream: int, index: int = 0, step: int = 0) -> int:
 def generator(seed: int, stream: int, index: int = 0, step: int = 0) -> np.random.Generator:
     """A numpy generator that starts at this key. Use it at once: checkpoints do not store generators."""
     return np.random.Generator(np.random.Philox(key=key(seed, stream, index, step)))
+
+
+def permutation(
+    values: NDArray[np.int64], seed: int, stream: int, index: int = 0, step: int = 0
+) -> NDArray[np.int64]:
+    """The numbers [n] in random order: `generator(...).permutation(values)`, three times as fast."""
+    return shuffled(key(seed, stream, index, step), values)

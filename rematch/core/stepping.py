@@ -56,10 +56,15 @@ def empty_actions(world: World) -> dict[str, NDArray[Any]]:
 
 
 class SeatedPlayers:
-    """Players by seat, the seeds of their random numbers, and the recurrent states of those that have one."""
+    """Players by seat, the seeds of their random numbers, and the recurrent states of those that have one.
 
-    def __init__(self, players: Mapping[int, Player], seeds: Mapping[int, int], stream: int) -> None:
-        self.players, self.seeds, self.stream = players, seeds, stream
+    read_values: whether one of the players passes on the values of another one's decisions.
+    """
+
+    def __init__(
+        self, players: Mapping[int, Player], seeds: Mapping[int, int], stream: int, read_values: bool = False
+    ) -> None:
+        self.players, self.seeds, self.stream, self.read_values = players, seeds, stream, read_values
         self.recurrent_states: dict[int, NDArray[Any]] = {}  # seat -> [N, M]
 
     def act(
@@ -79,7 +84,9 @@ class SeatedPlayers:
             states = self.recurrent_states.get(seat)
             before = None if states is None else states[rows]
             rng_key = RngKey(self.seeds[seat], self.stream, step)
-            decision = player.act(seat_at(world, seat, rows), rng_key, before)
+            decision_point = seat_at(world, seat, rows)
+            decision_point.value_wanted = self.read_values
+            decision = player.act(decision_point, rng_key, before)
             role = world.spec.role_of(seat)
             actions[role.name][rows, role.seats.index(seat)] = decision.action
             if decision.resigned is not None:

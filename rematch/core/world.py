@@ -98,6 +98,7 @@ class Next:
     seed: NDArray[np.uint64]  # [N]
     slot: Ints  # [N, seats] slot of the player: 0 the learner, others opponents
     stage: Floats  # [N, len(spec.stage)]
+    in_use: Ints | None = None  # [seats, slots] not 0 where a slot plays now; None: only `World.slot` says it
 
     def draw_slots(self, rule: SlotRule) -> None:
         """Fill `slot` by a rule."""
@@ -185,6 +186,13 @@ class World(Protocol):
 
     def parts(self, count: int) -> Sequence[World]:
         """This world as `count` neighbouring worlds over the same memory, one per thread."""
+
+
+def slots_in_use(world: World, seats: Sequence[int]) -> set[int]:
+    """The slots that play these seats in the running games."""
+    if world.next.in_use is not None:
+        return set(np.flatnonzero(world.next.in_use[list(seats)].any(0)).tolist())
+    return set(np.flatnonzero(np.bincount(world.slot[:, list(seats)].reshape(-1))).tolist())
 
 
 class RestartableWorld(World, Protocol):

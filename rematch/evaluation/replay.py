@@ -97,7 +97,9 @@ class _Recorder:
         self.notes = {
             seat: _Notes(player, world.spec.role_of(seat), n) for seat, player in enumerate(players)
         }
-        self.seated = SeatedPlayers(self.notes, dict.fromkeys(range(seats), match.seed), rng.ACT)
+        self.seated = SeatedPlayers(
+            self.notes, dict.fromkeys(range(seats), match.seed), rng.ACT, read_values=True
+        )
         self.rows: Ints = np.arange(n, dtype=np.int32)
         self.start = world.save(self.rows).copy()
         self.digests = [hashlib.sha256() for _ in range(n)]

@@ -33,7 +33,7 @@ class CommandRunner:
         path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH"), os.getcwd()]))
         with (self.folder / f"{len(self.running)}.err").open("wb") as errors:
             child = subprocess.Popen(
-                [sys.executable, "-m", "rematch.cli", *arguments, *user_code.child_flags()],
+                [sys.executable, "-m", "rematch", *arguments, *user_code.child_flags()],
                 cwd=self.folder,
                 env=os.environ | {"PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,

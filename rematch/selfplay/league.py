@@ -17,7 +17,7 @@ from rematch.core import rng
 from rematch.core.arrays import Tree, stored_texts
 from rematch.core.clock import Clock
 from rematch.core.component import Component, Evidence, Metrics, Record, Setup, SmallRun
-from rematch.core.world import Next, SlotRule, World
+from rematch.core.world import Next, SlotRule, World, slots_in_use
 from rematch.evaluation.evaluator import check_bot_names
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.selfplay.opponent_pool import LeagueConfig, OpponentPool
@@ -45,11 +45,10 @@ class Matchmaker:
         c, spec = self.config, world.spec
         if c.opponent_share > 0:
             streams = max(4, len(self.pools))  # random streams of an iteration, one per role
-            running = world.slot
             for r, (role, pool) in enumerate(self.pools.items()):
-                counts = np.bincount(running[:, list(spec.roles[role].seats)].reshape(-1))
+                running = slots_in_use(world, spec.roles[role].seats)
                 uniforms = rng.units(self.seed, rng.SEATING, c.slots + 1, streams * iteration + r << 8)
-                pool.refill(set(np.flatnonzero(counts).tolist()), iteration, uniforms)
+                pool.refill(running, iteration, uniforms)
         if fixed_slots or c.opponent_share == 0:
             world.next.fix_slots(spec.slots_of(fixed_slots or {}))
             return

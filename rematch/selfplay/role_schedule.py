@@ -295,7 +295,7 @@ class RoleSchedule(Component):
 
     def start(self, clock: Clock) -> None:
         if self.slots:
-            self.setup.world.slot[:] = self.setup.world.next.slot  # no game has started yet
+            self.setup.collector.seat_running_games(self.setup.world.next.slot)  # no game has started yet
 
     def before_rollout(self, clock: Clock, next: Next) -> None:
         """The learners have all seats; in the warm-up the bot plays the other roles."""

@@ -110,9 +110,13 @@ class Anchor:
 
     def penalty(self, policy: Policy) -> tuple[float, Floats]:
         """The penalty and its gradient [P], in closed form."""
-        difference = policy.weights - self.anchor
-        grad = np.float32(self.config.weight) * self.fisher * difference
+        anchor, curvature = self.parabola()
+        difference = policy.weights - anchor
+        grad = curvature * difference
         return 0.5 * float(np.sum(grad * difference, dtype=np.float64)), grad
+
+    def parabola(self) -> tuple[Floats, Floats]:
+        return self.anchor, np.float32(self.config.weight) * self.fisher
 
     def update(self, rollout: RolloutBuffer) -> int:
         """Anchor the present weights; returns the number of decisions used for the Fisher information."""

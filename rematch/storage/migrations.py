@@ -3,8 +3,8 @@
 Every manifest holds the version of the state beside it; a manifest without one is version 0. `STEPS[v]` turns
 the parts of a checkpoint of version v into those of version v + 1. A step gets the whole tree as it was read:
 it renames keys, splits arrays or adds what is missing, and may change the tree in place. Arrays that live in
-chunk files stand in the tree as `Chunk`; a step that changes them reads the chunk and puts a new one
-(`Chunk.of`) in its place, which the next save writes.
+chunk files stand in the tree as `ArrayChunk`; a step that changes them reads the chunk and puts a new one
+(`ArrayChunk.from_arrays`) in its place, which the next save writes.
 
 A run's logs are never rewritten: the alias tables below give the present names of what they hold. In a table
 `*` stands for any text, the same on both sides: {"*/r_way": "*/demo_progress"}.

@@ -32,6 +32,7 @@ from rematch.training.best_response_store import ResponseStore, response_name
 from rematch.training.response_training import (
     FRESH,
     INCUMBENT,
+    KINDS,
     LOOKAHEAD,
     Course,
     FrozenAgents,
@@ -90,7 +91,7 @@ def request_identity(frozen: FrozenAgents, request: ExploitRequest) -> dict[str,
     """Everything that the result depends on, as JSON: equal identities have equal results."""
     spec = frozen.make(1, 0, 0).spec
     configs = [search_config(frozen.config, request.budget, (start, number), spec)
-               for start in (FRESH, INCUMBENT) for number in (0, 1)]
+               for start in (FRESH, INCUMBENT) for number in range(KINDS)]
     texts = [settings.to_yaml(settings.replace(config, {"threads": 1})) for config in configs]
     settings_digest = atomic_files.sha256_hex("".join([f"method {METHOD}", *texts]).encode())
     fields = asdict(request) | {"roles": list(request.roles or frozen.players)}

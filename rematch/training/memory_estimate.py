@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
+from rematch.core.system.gpu_errors import gpu_error, is_gpu_error
 from rematch.core.system.system_memory import total_bytes
 from rematch.training.components.learners import Learners
 from rematch.training.config import components_of, section
@@ -24,6 +28,17 @@ def process_bytes(config: Config) -> int:
     """Peak bytes of the whole process of this run."""
     libraries = TORCH if RunSetup(config).learner_class.uses_torch(config) else NATIVE
     return libraries + sum(component_bytes(config).values())
+
+
+@contextmanager
+def gpu_errors(config: Config) -> Iterator[None]:
+    """An error of the GPU within the block is one line, with the memory that the run is known to need."""
+    try:
+        yield
+    except Exception as error:
+        if not is_gpu_error(error):
+            raise
+        raise gpu_error(error, sum(component_bytes(config).values())) from error
 
 
 def check(config: Config) -> None:

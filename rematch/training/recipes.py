@@ -17,7 +17,7 @@ from rematch.curriculum.levels import default_games
 from rematch.recipes import OLD_NAMES, recipe_texts
 from rematch.storage.run_folder import Run
 from rematch.training.config import default, no_effect, unused_code
-from rematch.training.device import check_device, chosen_device
+from rematch.training.device import check_device, chosen_devices
 from rematch.training.setup import RunSetup
 from rematch.worlds import registry
 
@@ -89,12 +89,12 @@ def read_settings(
     for source, layer in [*((source, layer) for source, layer, _ in layers), ("command line", flag_layer)]:
         # A file is checked without the flags, which may switch off what it sets. A file with nearly all
         # settings, such as the config.yaml of a run, is not checked: it sets none of them on purpose.
-        if source in files and len(all_keys & set(layer)) < COMPLETE * len(all_keys):
+        if source in files and not is_complete(layer, all_keys):
             refuse_unused(without_flags, layer, source, setup)
         elif source in ("changes", "command line"):
             refuse_unused(config, layer, source, setup)
-    if config.device == "auto":
-        config = settings.apply(config, {"device": chosen_device(setup)}, "device auto")
+    if chosen := chosen_devices(setup):
+        config = settings.apply(config, chosen, "device auto")
     set_keys = {key for layer in [flag_layer, *(layer for _, layer, _ in layers)] for key in layer}
     return config, set_keys
 
@@ -104,11 +104,22 @@ def with_full_paths(config: Config) -> Config:
     changes: dict[str, Any] = {key: tuple(map(user_code.absolute, settings.get(config, key)))
                                for key in CODE_SETTINGS[:2]}
     changes["network.module"] = user_code.absolute(config.network.module)
-    return settings.replace(config, changes)
+    return settings.replace(config, changes) if any(changes.values()) else config
 
 
-COMPLETE = 0.9  # fraction of all settings from which a file counts as a complete list
+COMPLETE = 0.8  # fraction of the settings of its sections from which a file counts as a complete list
 CODE_SETTINGS = ("components", "reward_terms", "network.module")  # settings that name Python code
+
+
+def is_complete(layer: Mapping[str, Any], all_keys: set[str]) -> bool:
+    """Whether a file sets nearly all settings of its sections. An earlier version wrote fewer sections."""
+    sections = {section_of(key) for key in layer} | {""}
+    listed = {key for key in all_keys if section_of(key) in sections}
+    return len(listed & set(layer)) >= COMPLETE * len(listed)
+
+
+def section_of(key: str) -> str:
+    return key.rpartition(".")[0]
 
 
 def flag_values(key: str, flags: Sequence[str]) -> list[str]:

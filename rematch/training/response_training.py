@@ -45,9 +45,11 @@ from rematch.worlds import registry
 from rematch.worlds.game import Game
 
 FRESH, INCUMBENT, LOOKAHEAD = "fresh", "incumbent", "ahead"  # kinds of responses
-# (factor on the run's learning rate, entropy weight) of responses with even and with odd numbers
+# (factor on the run's learning rate, entropy weight) of responses 0 and 1; response 2 has the run's settings
 RESPONSE_HYPERPARAMS = ((3.0, 0.5), (1.0, 0.1))
 LOW_ENTROPY = 1  # index of the hyperparameters for strong initial weights
+RUN_RECIPE = 2  # number, modulo KINDS, of responses with the PPO settings of the run
+KINDS = 3
 CONTINUOUS = 0.1  # factor on the entropy weight for continuous actions: their entropy has no upper bound
 EPOCHS = 4  # at least: data against frozen players does not become outdated
 # Eight times the replay of the recipe `lookahead` finds more of the exact gain (docs/results/LOG.md).
@@ -94,16 +96,21 @@ class FrozenAgents:
 def response_config(config: Config, budget: int, number: int, spec: Spec) -> Config:
     """The run's settings, changed for one policy that learns against frozen players."""
     ppo = config.ppo
-    lr_factor, entropy_weight = RESPONSE_HYPERPARAMS[number % len(RESPONSE_HYPERPARAMS)]
-    lr = lr_factor * (ppo.lr or type(ppo)().lr)  # the default where a control run has the rate 0
-    discrete = all(role.actions.kind == "discrete" for role in spec.roles.values())
-    return settings.replace(settings.untracked(config), {
+    own_lr = ppo.lr or type(ppo)().lr  # the default where a control run has the rate 0
+    changed = settings.replace(settings.untracked(config), {
         "total_steps": budget, "schedule.kind": "simultaneous", "start_iteration": 0,
-        "ppo.temperature": 1.0, "ppo.temperature_final": 1.0,
+        "ppo.temperature": 1.0, "ppo.temperature_final": 1.0, "ppo.average_fraction": 0.0, "ppo.lr": own_lr,
+    })  # fmt: skip
+    if number % KINDS == RUN_RECIPE:
+        return changed
+    lr_factor, entropy_weight = RESPONSE_HYPERPARAMS[number % KINDS]
+    lr = lr_factor * own_lr
+    discrete = all(role.actions.kind == "discrete" for role in spec.roles.values())
+    return settings.replace(changed, {
         "ppo.anneal": "linear", "ppo.lr": lr, "ppo.lr_final": min(ppo.lr_final, lr / 10),
         "ppo.entropy_weight": entropy_weight * (1 if discrete else CONTINUOUS),
         "ppo.entropy_weight_final": 0.0,
-        "ppo.magnet_weight": 0.0, "ppo.target_kl": 0.0, "ppo.average_fraction": 0.0,
+        "ppo.magnet_weight": 0.0, "ppo.target_kl": 0.0,
         "ppo.epochs": max(ppo.epochs, EPOCHS),
     })
 
@@ -116,6 +123,8 @@ def search_config(config: Config, budget: int, response: tuple[str, int], spec: 
     """
     start, number = response
     changed = response_config(config, budget, number, spec)
+    if number % KINDS == RUN_RECIPE:
+        return changed
     if start == FRESH and any(role.actions.kind == "continuous" for role in spec.roles.values()):
         entropy_weight = response_config(config, budget, 0, spec).ppo.entropy_weight
         changed = settings.replace(changed, {"ppo.entropy_weight": entropy_weight})
@@ -163,7 +172,8 @@ class Response:
         self.course = course or Course()
         self.world = placed(frozen.make(config.games, 0, seed), config, frozen.game)
         spec = self.world.spec
-        self.policy = Policy(spec.roles[role], config.network, f"{role} (response)")
+        policy_class = Ppo.on_device(config, spec).policy_class
+        self.policy = policy_class(spec.roles[role], config.network, f"{role} (response)")
         self.policy.initialise(seed)
         self.learner = self._new_learner()
         self.seating: dict[str, RoleSeating] = {}

@@ -28,8 +28,21 @@ from rematch.training.device import check_device, collector_of, placed
 from rematch.training.run_log import RunLog
 from rematch.worlds import registry
 from rematch.worlds.game import Game
+from rematch.worlds.native_world import NativeWorld
 
 Kind = TypeVar("Kind")
+LEAST_GAMES = 16  # of a compiled world, for each thread that plays
+
+
+def playing_threads(world: World, threads: int) -> int:
+    """Threads that play the games of a run.
+
+    A step of few games of a compiled world is mostly Python, for which threads wait for one another: four
+    games on two threads took two to three times as long as on one.
+    """
+    if not isinstance(world, NativeWorld):
+        return threads
+    return max(1, min(threads, world.games // LEAST_GAMES))
 
 
 class Place(Protocol):
@@ -102,7 +115,8 @@ class RunSetup:
         return levels.progress.levels[level].name
 
     def make_collector(self, world: World, seating: Seating, steps: int, seed: int) -> ThreadCollector:
-        collector = ThreadCollector(world, seating, steps, self.config.threads, seed)
+        threads = playing_threads(world, self.config.threads)
+        collector = ThreadCollector(world, seating, steps, threads, seed)
         collector.before_step = self.check_stop
         return collector
 

@@ -86,14 +86,12 @@ class CalibrationOptions:
     seeds: str | Iterable[int] | None = None  # "0-2" or numbers; 0 to 2
     tolerance: float | None = None  # width of the bracket at which the search ends; 1 % of the range
     rounds: int | None = None  # values inside the range, at most; 8
-    jobs: int | None = None  # runs at a time; as many as cores and memory allow
-    minutes: float | None = None  # stop after this time; no limit
-    cluster: str | None = None  # ray, or ray://HOST:PORT: the runs are trained on the nodes of a Ray cluster
 
 
 def calibrate(
     recipe: str = "quick", *, by: str, options: CalibrationOptions | None = None,
-    changes: Mapping[str, Any] | None = None, folder: Path | str | None = None, log: Log = silent,
+    changes: Mapping[str, Any] | None = None, folder: Path | str | None = None,
+    limits: Limits | None = None, log: Log = silent,
 ) -> CalibrationResult:  # fmt: skip
     """Find the value of the setting `by` at which a role wins the fraction `target` of its games.
 
@@ -110,6 +108,5 @@ def calibrate(
 
     request = make_request(configure([]), recipe, values | {"by": by})
     where = Path(folder) if folder is not None else calibration.usual_folder(recipe, request.key)
-    limits = Limits(chosen.jobs, chosen.minutes, chosen.cluster)
-    result = calibration.calibrate(request, where, configure, limits, log)
+    result = calibration.calibrate(request, where, configure, limits or Limits(), log)
     return CalibrationResult(result)

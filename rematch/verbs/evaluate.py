@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,17 @@ class Evaluation(Result):
         yield from tournament_text.forfeit_lines(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOptions:
+    """Options of `evaluate` that are seldom needed."""
+
+    until: float | None = None  # stop a match when its score's interval has this half-width
+    better_than: float | None = None  # stop a match when its score's interval is on one side of this
+    # A PNG file for the start positions that the policies lose to exact best responses, in worlds that can
+    # be solved.
+    picture: Path | str | None = None
+
+
 def evaluate(
     run: Path | str,
     *,
@@ -62,30 +74,26 @@ def evaluate(
     games: int | None = None,
     seed: int = 0,
     greedy: bool = False,
-    picture: Path | str | None = None,
-    until: float | None = None,
-    better_than: float | None = None,
+    options: EvaluationOptions | None = None,
     shards: MatchShards | None = None,
 ) -> Evaluation:
     """Play a run's newest policies against scripted players (all of them, or those of `against`).
 
     `games` is the number of games of each match; the world has a default. Policies sample their actions, or
-    take the most likely one where `greedy`. `picture` is a PNG file for the start positions that the policies
-    lose to exact best responses, in worlds that can be solved.
+    take the most likely one where `greedy`.
 
-    With `until` a match stops when the half-width of its score's interval is that small; with `better_than`
-    when its interval lies above or below that score. `games` is then the largest number of games. These
-    intervals are always valid: they hold although the results decide when the games stop. `shards`
+    With `until` or `better_than` among the `options`, the results decide when a match stops, and `games` is
+    the largest number of games. Such intervals are always valid: they hold at every stop. `shards`
     (verbs/on_cluster/match_shards.py) plays the games on a cluster; the results are the same.
     """
     check_size(games, seed)
-    folder = folder_of(run)
-    file = None if picture is None else check_picture_file(picture)
+    folder, rare = folder_of(run), options or EvaluationOptions()
+    file = None if rare.picture is None else check_picture_file(rare.picture)
     trained, game = deployed(folder, greedy)
     draw = game.solver.picture if game.solver is not None else None
     if file is not None and draw is None:
         raise ConfigError(f"--picture: {trained.config.game} has no exact best responses")
-    rule = stop_rule(games, until, better_than)
+    rule = stop_rule(games, rare.until, rare.better_than)
     elsewhere = shards.of_run(trained, seed, greedy) if shards is not None else None
     row = scoreboard_row(trained, game, (games or game.defaults.evaluation_games, against, seed), rule,
                          elsewhere)

@@ -90,8 +90,10 @@ def list_runs(folder: Path | str = RUNS) -> RunList:
 
 
 def run_folders(root: Path) -> list[Path]:
-    """Folders that hold a run or a sweep. Their subfolders are not searched, links are not followed."""
-    out = list[Path]()
+    """Folders that hold a run or a sweep. Their subfolders are not searched. Links in `root` itself are
+    followed, but not to a folder that contains `root`; deeper ones are not.
+    """
+    out, own = list[Path](), Path(os.path.realpath(root))
     unread, count = [(root, 0)], 0
     while unread and count < MOST_FOLDERS:
         folder, depth = unread.pop()
@@ -100,7 +102,8 @@ def run_folders(root: Path) -> list[Path]:
         if os.path.lexists(folder / CONFIG) or sweep:
             out.append(folder)
         elif depth < DEPTH:
-            unread += [(path, depth + 1) for path in subfolders(folder, depth)]
+            unread += [(path, depth + 1) for path in subfolders(folder, depth)
+                       if not (path.is_symlink() and own.is_relative_to(os.path.realpath(path)))]
     return out
 
 
@@ -137,11 +140,15 @@ def run_info(name: str, folder: Path) -> RunInfo:
     running = bool(lock_holder(folder))
     saved = newest_checkpoint(folder)
     step = saved * games * steps if games and steps else None
+    if games and steps and total:
+        total = -(-total // (games * steps)) * games * steps  # whole iterations, as `rematch status` says
     if running and isinstance(last_row.get("step"), int):
         step = last_row["step"]  # the log is ahead of the checkpoint
+    missing = [key for key in ("game", "games", "steps", "total_steps") if key not in settings]
+    problem = f"{CONFIG} is damaged or incomplete: it has no {' and no '.join(missing)}" if missing else ""
     return RunInfo(name=name, folder=str(folder), world=registry.title(settings.get("game", "-")), step=step,
                    total_steps=total, state="running" if running else unlocked_state(folder),
-                   verdict=newest_verdict(folder), age=age(folder))
+                   verdict=newest_verdict(folder), age=age(folder), problem=problem)
 
 
 def steps_per_iteration(folder: Path) -> int | None:

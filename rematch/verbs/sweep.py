@@ -6,10 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rematch.core.errors import ConfigError
+from rematch.core.run_config import Config
 from rematch.reporting import sweep_text
-from rematch.reporting.console import Console
 from rematch.reporting.result import Block, Result, Table
 from rematch.sweeps import plan
+from rematch.sweeps.run_place import Limits
+from rematch.training import recipes
+from rematch.verbs.arguments import Log, silent
 
 
 class SweepTable(Result):
@@ -33,15 +37,22 @@ def sweep(
     grid: Mapping[str, Sequence[Any]] | None = None,
     changes: Mapping[str, Any] | None = None,
     folder: Path | str | None = None,
-    jobs: int | None = None,
-    minutes: float | None = None,
-    console: Console | None = None,
-    cluster: str | None = None,
+    limits: Limits | None = None,
+    log: Log = silent,
 ) -> SweepTable:
-    """Train every seed of every combination of the grid's values, `jobs` at a time.
+    """Train every seed of every combination of the grid's values.
 
-    `seeds` is "0-9" or a list of numbers. Repeat the call to continue a sweep that was stopped. `cluster`
-    (ray, or ray://HOST:PORT) trains the runs on the nodes of a Ray cluster.
+    `seeds` is "0-9" or a list of numbers; `limits` says how many runs train at a time, for how long, and on
+    which cluster. Repeat the call to continue a sweep that was stopped. `log` receives its lines.
     """
-    return SweepTable(plan.sweep(recipe, seeds=seeds, grid=grid, changes=changes, folder=folder, jobs=jobs,
-                                 minutes=minutes, console=console, cluster=cluster))
+    if "seed" in (changes or {}):
+        raise ConfigError("changes: seed has no effect in a sweep; expected seeds")
+    flags = [f"{key}={','.join(map(plan.flag_text, values))}" for key, values in (grid or {}).items()]
+    seed_list = plan.read_seeds(seeds if isinstance(seeds, str) else ",".join(map(str, seeds)))
+
+    def configure(more_flags: Sequence[str]) -> Config:
+        return recipes.configure(recipe, flags=more_flags, changes=changes)
+
+    target = Path(folder or plan.usual_folder(recipe))
+    runs = plan.make_plan(target, recipe, seed_list, plan.read_grid(flags), configure)
+    return SweepTable(plan.run(runs, limits or Limits(), log, "the same call again"))

@@ -73,6 +73,9 @@ class Search:
     guide: Callable[[Any, str], Player]
     """(policy, budget) -> a player that searches the likely actions of the policy."""
     leaf_values: bool = False  # whether playouts can end after some turns in a value function
+    bot_numbers: Callable[[Sequence[str]], list[int]] | None = None
+    """(names of players) -> the numbers by which `policy_values` takes scripted players, -1 for others; None:
+    a policy cannot play the playouts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +122,15 @@ class Cuda:
     and others that belong to a running game."""
     tables: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     """name -> (world) -> a constant array; at most eight, in the order of `StepSettings.table`."""
-    after_copy: Callable[[Any], None] = lambda world: None
-    """(world) -> nothing: computes what no kernel writes, after the games were copied from the GPU."""
+    after_step: Callable[[Any], Sequence[str]] = lambda settings: ()
+    """(settings) -> kernels that follow `step_games`, in order: a block of OBSERVER_THREADS per game."""
     counters: tuple[str, ...] = ()  # members of `Game` whose sums `World.counters` gives
     failures: Mapping[int, str] = field(default_factory=dict)  # kind of a failure -> what it means
+    search: Callable[[Any], Any] | None = None
+    """(settings) -> the search of `Search` on the GPU: `observe`, `action_values` and `policy_values` of
+    saved games in tensors (worlds/beasty/cuda_search.py)."""
+    step_bytes: Callable[[Any], int] = lambda config: 0
+    """(settings) -> shared memory of a block of `step_games`."""
     one_seat_acts: bool = False  # whether at most one seat of a game acts in a step
 
 
@@ -162,5 +170,7 @@ class Defaults:
     slow_bots: tuple[str, ...] = ()  # bots that play only where they are named
     evaluation_games: int = 1000  # games of an evaluation without a number
     evaluation_steps: int = 10_000_000  # steps of a match in evaluations of a run, all games together
+    processes: Callable[[Any], int] | None = None
+    """(settings) -> child processes in which the games run on this machine; None: they never do."""
     longest_game: Callable[[Any], int] | None = None
     """(settings) -> steps after which every game has ended; None: not known."""

@@ -12,12 +12,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rematch.core.arrays import Floats
+from rematch.core.config import knob
 from rematch.core.errors import ConfigError
 from rematch.core.spec import Actions, Field, Quantity
 
@@ -27,6 +29,27 @@ SUPPORTED = (
 )
 MAX_BOUND = 1e4  # larger bounds count as none: environments use 1e10 or the largest float for "unbounded"
 MAX_SIZE = 4096  # columns of an observation; discrete actions, or columns of a continuous action
+
+
+def scale_setting() -> Any:
+    """The field `scale` of a world's settings."""
+    return knob(
+        "raw", "scale of observations; raw: unchanged; bounds: bounded numbers are mapped to [-1, 1], "
+        "unbounded ones pass a signed square root", choices=("raw", "bounds"),
+    )  # fmt: skip
+
+
+def reward_scale_setting() -> Any:
+    """The field `reward_scale` of a world's settings."""
+    return knob(1.0, "factor on rewards in training; reported returns do not contain it", low=1e-9)
+
+
+def installed_version(package: str) -> str:
+    """The installed version of a package, or an empty string: an exact resume needs the same version."""
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return ""
 
 
 def refusal(kind: str, space: Any) -> ConfigError:

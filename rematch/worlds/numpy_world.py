@@ -297,14 +297,16 @@ def copies_differ(world: NumpyWorld) -> bool:
 class NumpyGame(Game):
     """A game from a NumpyWorld class, its settings class and its bots: role -> name -> rule.
 
-    Capabilities are set on the object: `GAME.renderer = Renderer(draw=draw)`.
+    Without bots evaluations have no scripted opponents: only best responses (`rematch exploit`) then measure
+    how strong a policy is. Capabilities are set on the object: `GAME.renderer = Renderer(draw=draw)`.
     """
 
     def __init__(
-        self, name: str, world: type[NumpyWorld], config: type[Any], bots: Mapping[str, Mapping[str, Rule]]
+        self, name: str, world: type[NumpyWorld], config: type[Any],
+        bots: Mapping[str, Mapping[str, Rule]] | None = None,
     ) -> None:
-        self.name, self.world, self.Config, self.rules = name, world, config, bots
-        self.bots = {role: tuple(rules) for role, rules in bots.items()}
+        self.name, self.world, self.Config, self.rules = name, world, config, bots or {}
+        self.bots = {role: tuple(rules) for role, rules in self.rules.items()}
         self._random: dict[str, bool] = {}  # settings as text -> whether games differ
 
     @property

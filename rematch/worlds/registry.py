@@ -7,9 +7,11 @@ example `chess = "my_package.chess:GAME"`.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
-from importlib.metadata import EntryPoint, entry_points
+from importlib import metadata
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from rematch.core.config import class_problem, nearest
@@ -20,6 +22,12 @@ from rematch.worlds.game import Game
 
 GROUP = "rematch.worlds"
 ALIASES = {"gym": "gymnasium"}  # old name -> present name: in recipes, stored runs, policies and commands
+
+
+@functools.cache
+def entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """Those of installed packages, read once: it takes longer than to read a recipe."""
+    return tuple(metadata.entry_points(group=group))
 
 
 def present_name(name: str) -> str:

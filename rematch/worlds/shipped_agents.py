@@ -1,4 +1,4 @@
-"""The trained agents that come with Rematch, by short names: @beasty, @small."""
+"""The trained agents that come with Rematch, by short names: @beasty, @beasty_first, @small."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rematch.core.errors import ConfigError
 MARK = "@"
 FILES = {  # short name -> policy file in this folder
     "@beasty": "beasty/agent.safetensors",
+    "@beasty_first": "beasty/agent_first.safetensors",
     "@small": "gameboy/agent.safetensors",
 }
 

@@ -15,16 +15,19 @@ def run(words: Sequence[str]) -> int:
     from rematch.worlds import registry
 
     options = Options.of(COMMAND, words)
-    usage = "rematch bench [WORLD] [--json] [--seconds S]"
+    usage = "rematch bench [WORLD] [--json] [--seconds S] [--device cuda]"
     names = options.positional(1, usage) if options.remaining else []
     seconds = options.number("--seconds", 0.0, 3600.0) if "--seconds" in options.values else 5.0
     for name in names:
         registry.find(world_name(name))  # a wrong name is refused before the slow import
-    from rematch.bench.run import benchmark
+    from rematch.bench.run import WORLD as DEFAULT_WORLD
+    from rematch.bench.run import benchmark, check_device
 
-    as_json = "--json" in options.values
+    as_json, device = "--json" in options.values, options.values.get("--device", "cpu")
+    world = names[0] if names else DEFAULT_WORLD
+    check_device(world_name(world), device)
     with ProgressDisplay(quiet=as_json):
-        result = benchmark(names[0], seconds) if names else benchmark(seconds=seconds)
+        result = benchmark(world, seconds, device)
     print_result(result, as_json)
     return 0
 
@@ -37,10 +40,15 @@ COMMAND = Command(
     run=run,
     details="""--seconds is the time of each measurement, not of the whole command: there are up to twenty
         measurements. The number of measurements and their time together are printed first, on stderr; then
-        a line shows which one is running and the time left.""",
+        a line shows which one is running and the time left.
+
+        --device cuda measures training on the GPU at several sizes, beside Stable-Baselines3 with its
+        networks on the same card, and whether the timed training learns.""",
     options=(
         Option(name="--seconds", value="S",
                help="seconds of each measurement, not of all together (default 5)"),
+        Option(name="--device", value="DEVICE",
+               help="where the timed trainings run: cpu (the default) or cuda"),
         JSON,
     ),
     examples=(("rematch bench pursuit --seconds 2", "a short measurement of one world"),),

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from rematch.cli.command import CLUSTER, CONFIG, JSON, MINUTES, RECIPE, ROLES, Command, Option
+from rematch.cli.command import CLUSTER, CONFIG, JOBS, JSON, MINUTES, RECIPE, ROLES, Command, Option
 from rematch.cli.options import Options
 from rematch.cli.output import print_lines, print_result
 from rematch.cli.recipe_options import configured, recipe_words
@@ -19,8 +19,7 @@ from rematch.verbs.arguments import new_folder
 
 def run(words: Sequence[str]) -> int:
     from rematch.sweeps import calibration
-    from rematch.sweeps.plan import MOST_RUNS, read_seeds
-    from rematch.sweeps.run_place import Limits
+    from rematch.sweeps.plan import read_seeds
     from rematch.verbs.calibrate import CalibrationResult, make_request
 
     recipe, options = recipe_words(COMMAND, words)
@@ -36,15 +35,13 @@ def run(words: Sequence[str]) -> int:
         wanted["rounds"] = options.integer("--rounds", 8, 0, calibration.MOST_ROUNDS)
     if "--seeds" in options.values:
         wanted["seeds"] = read_seeds(options.values["--seeds"])
-    jobs = options.integer("--jobs", 1, 1, MOST_RUNS) if "--jobs" in options.values else None
-    minutes, name = options.minutes(), options.values.get("--name")
+    limits, name = options.limits(), options.values.get("--name")
     request = make_request(configured(recipe, options), recipe, wanted)
     folder = calibration.usual_folder(recipe, request.key) if name is None else new_folder(name)
     as_json = "--json" in options.values
     with ProgressDisplay(quiet=as_json) as display:
         result = calibration.calibrate(
-            request, folder, lambda more: configured(recipe, options, more),
-            Limits(jobs, minutes, options.cluster_address()), display.line)
+            request, folder, lambda more: configured(recipe, options, more), limits, display.line)
     if as_json:
         print(json.dumps(result, indent=1))
     else:
@@ -92,7 +89,7 @@ COMMAND = Command(
                help="stop when the bracket is at most this wide, in units of the setting (default: 1 % of "
                     "the range)"),
         Option(name="--rounds", value="N", help="values tried inside the range, at most (default 8)"),
-        Option(name="--jobs", value="J", help="runs at a time (default: as many as cores and memory allow)"),
+        JOBS,
         Option(name="--name", value="NAME", help="folder (default: runs/RECIPE-calibrate-KEY)"),
         CONFIG,
         MINUTES,

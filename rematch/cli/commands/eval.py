@@ -28,7 +28,7 @@ def run(words: Sequence[str]) -> int:
 
 def evaluate_run(options: Options) -> Evaluation:
     """eval RUN: against the scripted players of its world."""
-    from rematch.verbs.evaluate import evaluate
+    from rematch.verbs.evaluate import EvaluationOptions, evaluate
     from rematch.verbs.on_cluster.match_shards import match_shards
     from rematch.worlds import registry
 
@@ -44,9 +44,10 @@ def evaluate_run(options: Options) -> Evaluation:
     if file is not None:
         check_picture_file(file)
     until, better_than = stop_numbers(options)
+    rare = EvaluationOptions(until=until, better_than=better_than, picture=file)
     with match_shards(options.cluster()) as shards:
         return evaluate(folder, against=against, games=games, seed=seed, greedy="--greedy" in options.values,
-                        picture=file, until=until, better_than=better_than, shards=shards)
+                        options=rare, shards=shards)
 
 
 def match(options: Options) -> Evaluation:

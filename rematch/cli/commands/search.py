@@ -20,12 +20,16 @@ def run(words: Sequence[str]) -> int:
         raise ConfigError("--seed has no effect in a search; --seeds is the number of seeds of each trial, "
                           "--search-seed the seed of the search")
     name = options.values.get("--name")
+    usual = search.SearchRequest()
+    wanted = search.SearchRequest(
+        objective=options.values.get("--objective", usual.objective),
+        trials=options.integer("--trials", usual.trials, 1, 10_000),
+        seeds=options.integer("--seeds", usual.seeds, 1, 100),
+        confirm=options.integer("--confirm", usual.confirm, 0, 100),
+        seed=options.integer("--search-seed", usual.seed, 0, MOST_SEED))
     plan = search.make_plan(
         recipe, search.usual_folder(recipe) if name is None else new_folder(name), options.lists["--over"],
-        lambda more: configured(recipe, options, more), objective=options.values.get("--objective", "score"),
-        trials=options.integer("--trials", 20, 1, 10_000), seeds=options.integer("--seeds", 2, 1, 100),
-        confirm=options.integer("--confirm", 3, 0, 100),
-        seed=options.integer("--search-seed", 0, 0, MOST_SEED))
+        lambda more: configured(recipe, options, more), wanted)
     as_json = "--json" in options.values
     with ProgressDisplay(quiet=as_json) as display:
         result = search.run(plan, options.minutes(), options.cluster())

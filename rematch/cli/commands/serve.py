@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from rematch.cli.command import FOLDER, Command, Option
@@ -11,6 +12,7 @@ from rematch.core.errors import ConfigError
 from rematch.verbs.arguments import RUNS
 
 MOST_PORT = 65535
+NICENESS = 10  # of the server: a training beside it goes first
 
 
 def run(words: Sequence[str]) -> int:
@@ -22,7 +24,9 @@ def run(words: Sequence[str]) -> int:
     host = options.values.get("--host", "127.0.0.1")
     if host in ("0.0.0.0", "::", ""):
         raise ConfigError(f"--host = {host!r}: expected one address: requests for others are refused")
-    serve(folder, host=host, port=options.integer("--port", PORT, 0, MOST_PORT), log=log_line)
+    port = options.integer("--port", PORT, 0, MOST_PORT)
+    os.nice(max(0, NICENESS - os.nice(0)))
+    serve(folder, host=host, port=port, log=log_line)
     return 0
 
 

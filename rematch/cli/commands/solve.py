@@ -45,6 +45,9 @@ COMMAND = Command(
     summary="compute the exact value of a game that is small enough",
     usage=("rematch solve WORLD",),
     run=run,
+    details="""Computes the value under best play of both sides from every start position, backwards from the
+        last step with a matrix game at every position. Any other world is refused with the names of those
+        that can be solved.""",
     options=(
         Option(name="--threads", value="T", help="CPU threads (default: all cores)"),
         Option(name="--picture", value="FILE", completes=FILE,

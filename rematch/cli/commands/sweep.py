@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 
-from rematch.cli.command import CLUSTER, CONFIG, JSON, MINUTES, RECIPE, Command, Option
+from rematch.cli.command import CLUSTER, CONFIG, JOBS, JSON, MINUTES, RECIPE, Command, Option
 from rematch.cli.recipe_options import configured, recipe_words
 from rematch.core.errors import ConfigError
 from rematch.reporting.terminal.progress_display import ProgressDisplay
@@ -21,16 +21,14 @@ def run(words: Sequence[str]) -> int:
         raise ConfigError(f"rematch sweep {recipe} needs --seeds; {sweeps.SEEDS}")
     if any(word.partition("=")[0] == "--seed" for word in options.remaining):
         raise ConfigError(f"--seed has no effect in a sweep; {sweeps.SEEDS} as --seeds")
-    jobs = options.integer("--jobs", 1, 1, sweeps.MOST_RUNS) if "--jobs" in options.values else None
-    minutes, name = options.minutes(), options.values.get("--name")
+    limits, name = options.limits(), options.values.get("--name")
     folder = sweeps.usual_folder(recipe) if name is None else new_folder(name)
     plan = sweeps.make_plan(folder, recipe, sweeps.read_seeds(options.values["--seeds"]),
                             sweeps.read_grid(options.lists["--grid"]),
                             lambda more: configured(recipe, options, more))
     as_json = "--json" in options.values
     with ProgressDisplay(quiet=as_json) as display:
-        result = sweeps.run(plan, jobs, minutes, display.line, shlex.join(["rematch", "sweep", *words]),
-                            cluster=options.cluster_address())
+        result = sweeps.run(plan, limits, display.line, shlex.join(["rematch", "sweep", *words]))
     if as_json:
         print(json.dumps(result, indent=1))
     return 1 if result["failed"] else 0
@@ -50,7 +48,7 @@ COMMAND = Command(
         Option(name="--seeds", value="SEEDS", help="seeds: 0-9, or 1,4,7"),
         Option(name="--grid", value="KEY=A,B", repeated=True,
                help="values of a setting to compare; give it again for another setting"),
-        Option(name="--jobs", value="J", help="runs at a time (default: as many as cores and memory allow)"),
+        JOBS,
         Option(name="--name", value="NAME", help="folder of the sweep (default: runs/RECIPE-sweep)"),
         CONFIG,
         MINUTES,

@@ -99,7 +99,7 @@ COMMAND = Command(
         ACTORS,
     ),
     examples=(
-        ("rematch train quick", "the first thing to run: about 90 seconds on two cores"),
+        ("rematch train quick", "the first thing to run: about a minute on two cores"),
         ("rematch train ra1 --seed 3 --name ra1-seed3", "another seed, in the folder runs/ra1-seed3"),
         ("rematch train pursuit --ppo.lr 0.001 --games 512", "change two settings of a recipe"),
         ("rematch train ./my_world.py --total_steps 1000000", "a game of your own, from one file"),

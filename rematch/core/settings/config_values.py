@@ -98,7 +98,7 @@ def is_setting_type(kind: Any) -> bool:
 
 def in_range(value: Any, metadata: Metadata) -> bool:
     """Whether each number is finite and within `low` and `high`, and each text one of `choices`."""
-    low, high, choices = (metadata.get(name) for name in ("low", "high", "choices"))
+    low, high, choices = metadata.get("low"), metadata.get("high"), metadata.get("choices")
     for item in value if isinstance(value, tuple) else (value,):
         if choices and item not in choices:
             return False

@@ -63,6 +63,13 @@ class ImitationConfig:
         10, "iterations after the imitation in which the learning rate rises from 0 to its full value",
         unit="iterations", low=0, needs="steps",
     )  # fmt: skip
+    anchored: tuple[str, ...] = knob(
+        (), "roles whose magnet stays at the policy that imitates, so that they do not forget it",
+        needs="steps",
+    )  # fmt: skip
+    anchor_weight: float = knob(
+        0.3, "ppo.magnet_weight of the anchored roles", low=0, high=1000, needs="anchored"
+    )
 
 
 @dataclass(frozen=True)
@@ -329,6 +336,9 @@ class Imitation(Component):
         if run.start_iteration + iterations_of(config, run) >= run.iterations:
             raise ConfigError(f"imitation.steps = {config.steps}: expected less than total_steps = "
                               f"{run.total_steps} by one iteration at least")
+        if unknown := [role for role in config.anchored if role not in setup.spec.roles]:
+            raise ConfigError(f"imitation.anchored = {unknown[0]}: expected roles of {setup.game.name}: "
+                              f"{', '.join(setup.spec.roles)}")
         low, high = run.network.log_std_low, run.network.log_std_high
         if not low <= config.log_std <= high:
             raise ConfigError(f"imitation.log_std = {config.log_std:g}: expected between network.log_std_low "
@@ -350,6 +360,13 @@ class Imitation(Component):
     def shrink(cls, config: ImitationConfig, small: SmallRun) -> Mapping[str, Any]:
         return {"steps": small.steps_per_iteration, "rise": min(config.rise, 1), "epochs": 1} \
             if config.steps else {}
+
+    def connect(self) -> None:
+        for role in self.config.anchored:
+            learner: Any = self.setup.learners[role]
+            learner.config = replace(
+                learner.config, magnet_weight=self.config.anchor_weight, magnet_decay=1.0
+            )
 
     @property
     def iterations(self) -> int:

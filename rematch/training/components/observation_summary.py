@@ -57,7 +57,7 @@ def file_bytes(summary: Mapping[str, list[dict[str, Any]]]) -> bytes:
 
 
 class ObservationSummary(Component):
-    """Writes the summary after the first iteration of a run; a resume writes a damaged file again."""
+    """Writes the summary of the first rollout of a run; a resume writes a damaged file again."""
 
     name = "observation_summary"
     Config = NoSettings
@@ -71,7 +71,7 @@ class ObservationSummary(Component):
         self.values: dict[str, dict[str, NDArray[Any]]] = {}  # role -> `measured`
 
     def after_update(self, rollout: RolloutBuffer, metrics: Metrics, clock: Clock) -> None:
-        if clock.iteration != clock.first + 1:
+        if self.values:  # imitation takes iterations before the first rollout: they cannot be counted
             return
         log, summary = self.setup.log, {}
         for role, part in rollout.tracks.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rematch.core.config import knob
-from rematch.worlds.gymnasium_spaces import read_options
+from rematch.worlds.gymnasium_spaces import read_options, reward_scale_setting, scale_setting
 
 from . import factory
 
@@ -20,13 +20,8 @@ class Config:
         0, "steps after which an episode is truncated; 0: the limit of the environment", unit="steps", low=0,
         high=1_000_000,
     )  # fmt: skip
-    scale: str = knob(
-        "raw", "scale of observations; raw: unchanged; bounds: bounded numbers are mapped to [-1, 1], "
-        "unbounded ones pass a signed square root", choices=("raw", "bounds"),
-    )  # fmt: skip
-    reward_scale: float = knob(
-        1.0, "factor on rewards in training; reported returns do not contain it", low=1e-9
-    )
+    scale: str = scale_setting()
+    reward_scale: float = reward_scale_setting()
 
     def check(self) -> None:
         read_options(self.options)

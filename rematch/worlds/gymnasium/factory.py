@@ -7,7 +7,7 @@ import functools
 import importlib
 import warnings
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import packages_distributions
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +19,7 @@ from rematch.worlds.gymnasium_spaces import (
     ActionDecoder,
     ObservationEncoder,
     action_decoder,
+    installed_version,
     observation_encoder,
     one_line,
     read_options,
@@ -43,10 +44,7 @@ def present() -> bool:
 
 def installed() -> str:
     """The installed version of Gymnasium: an exact resume needs the same version."""
-    try:
-        return f"gymnasium {version('gymnasium')}"
-    except PackageNotFoundError:
-        return ""
+    return installed_version("gymnasium")
 
 
 def find(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rematch.core.config import knob
-from rematch.worlds.gymnasium_spaces import read_options
+from rematch.worlds.gymnasium_spaces import read_options, reward_scale_setting, scale_setting
 
 from . import factory
 
@@ -23,13 +23,8 @@ class Config:
         500, "steps after which a game is cut off; in a turn-based game each move is a step", unit="steps",
         low=1, high=100_000,
     )  # fmt: skip
-    scale: str = knob(
-        "raw", "scale of observations; raw: unchanged; bounds: bounded numbers are mapped to [-1, 1], "
-        "unbounded ones pass a signed square root", choices=("raw", "bounds"),
-    )  # fmt: skip
-    reward_scale: float = knob(
-        1.0, "factor on rewards in training; reported returns do not contain it", low=1e-9
-    )
+    scale: str = scale_setting()
+    reward_scale: float = reward_scale_setting()
 
     def check(self) -> None:
         read_options(self.options)

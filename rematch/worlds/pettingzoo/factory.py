@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import packages_distributions
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from rematch.worlds.gymnasium_spaces import (
     ActionDecoder,
     ObservationEncoder,
     action_decoder,
+    installed_version,
     observation_encoder,
     one_line,
     read_options,
@@ -41,10 +42,7 @@ MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 def installed() -> str:
     """The installed version of PettingZoo: an exact resume needs the same version."""
-    try:
-        return f"{LIBRARY} {version(LIBRARY)}"
-    except PackageNotFoundError:
-        return ""
+    return installed_version(LIBRARY)
 
 
 def find(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Runs the command line: `python -m rematch.cli`."""
+"""Runs the command line: `python -m rematch`."""
 
 import sys
 

@@ -9,6 +9,7 @@ tests/architecture/test_components.py holds the same rules.
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -31,14 +32,20 @@ class Rule:
     broken: tuple[str, ...] = ()
 
 
+@functools.cache  # several rules read every file
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
+
+
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree_of(path)))
 
 
 def imports_of(path: Path) -> set[str]:
     """Modules of Rematch that a file imports."""
     out: set[str] = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rematch"):
             out.add(str(node.module))
         elif isinstance(node, ast.Import):
@@ -104,7 +111,7 @@ def learner_comparisons() -> Rule:
     for path in sorted(PACKAGE.rglob("*.py")):
         if path.relative_to(PACKAGE).parts[0] == "agents":
             continue
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Compare) and mentions_learner(node):
                 broken.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     return Rule("comparisons of learner names outside agents/", f"{len(broken)} (none)", tuple(broken))
@@ -121,7 +128,7 @@ def world_probes() -> Rule:
     """No world, game or player is probed for names that it may not have: capabilities are objects or None."""
     broken = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and probes_world(node):
                 broken.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     return Rule("probes of worlds for optional names", f"{len(broken)} (none)", tuple(broken))

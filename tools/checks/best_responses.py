@@ -2,6 +2,7 @@
 
     python tools/checks/best_responses.py lattices [--only n5,n9-block3] [--budget 10000000] [--out FOLDER]
     python tools/checks/best_responses.py run NAME RUN [--budget 10000000] [--responses 3]
+    python tools/checks/best_responses.py add FILE      lines in the records of `gpu.py responses`
     python tools/checks/best_responses.py publish
 
 `lattices` trains the recipe `lattice` on the four boards of tools/experiments/nash_conv_table.py and searches
@@ -52,10 +53,10 @@ def measured_tree() -> str:
     return git("rev-parse", "--short", "HEAD") + ("+changes" if changes else "")
 
 
-def measure(name: str, folder: Path, request: ExploitRequest) -> list[Line]:
+def measure(name: str, folder: Path, request: ExploitRequest, device: str = "") -> list[Line]:
     """A line per role: the best response, the share of fresh ones, and the share of the exact gain."""
     commit, seed = measured_tree(), api.load(folder).config.seed
-    result = exploit(folder, request, lambda text: print(f"{name}: {text}", flush=True))
+    result = exploit(folder, request, lambda text: print(f"{name}: {text}", flush=True), device=device)
     lines = []
     for role, answer in result["roles"].items():
         rates = {key: round(answer[key], 4) for key in ("score", "low", "high", "gain", "gain_low",
@@ -104,14 +105,21 @@ def reaches(line: Line) -> bool:
 # --- results file and page ---------------------------------------------------------------------------------
 
 
-def load_lines() -> list[Line]:
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+def load_lines(results: Path | None = None) -> list[Line]:
+    file = results or RESULTS
+    lines = file.read_text().splitlines() if file.exists() else []
     return [json.loads(line) for line in lines]
 
 
-def add_lines(new: Sequence[Line]) -> None:
-    lines = {tuple(line[key] for key in KEY): line for line in [*load_lines(), *new]}
-    RESULTS.write_text("".join(json.dumps(lines[key]) + "\n" for key in sorted(lines)))
+def add_lines(new: Sequence[Line], results: Path | None = None) -> None:
+    lines = {tuple(line[key] for key in KEY): line for line in [*load_lines(results), *new]}
+    (results or RESULTS).write_text("".join(json.dumps(lines[key]) + "\n" for key in sorted(lines)))
+
+
+def lines_of_records(file: Path) -> list[Line]:
+    """The lines in the records that `tools/checks/gpu.py responses` has written."""
+    records = [json.loads(text) for text in file.read_text().splitlines()]
+    return [line for record in records for line in record.get("lines", []) if isinstance(line, dict)]
 
 
 def interval(rate: Sequence[float]) -> str:
@@ -191,9 +199,9 @@ def page() -> str:
 # --- command line ------------------------------------------------------------------------------------------
 
 
-def report(lines: Sequence[Line]) -> int:
+def report(lines: Sequence[Line], results: Path | None = None) -> int:
     """Store and print the lines; 1 where one misses its criterion."""
-    add_lines(lines)
+    add_lines(lines, results)
     for line in lines:
         share = gain_share(line)
         known = "" if line["exact"] is None or share is None else f", {share:.0%} of the exact gain"
@@ -210,7 +218,8 @@ def lattices(args: argparse.Namespace) -> int:
     missed = 0
     for name in names:
         train_cell(name, ROW, args.seed, args.out)
-        missed |= report(measure(name, args.out / name / ROW / str(args.seed), request_of(args)))
+        lines = measure(name, args.out / name / ROW / str(args.seed), request_of(args), args.device)
+        missed |= report(lines, args.results)
     return missed
 
 
@@ -221,8 +230,8 @@ def request_of(args: argparse.Namespace) -> ExploitRequest:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=("lattices", "run", "publish"))
-    parser.add_argument("name", nargs="?", default="", help="name of a run in the tables")
+    parser.add_argument("what", choices=("lattices", "run", "add", "publish"))
+    parser.add_argument("name", nargs="?", default="", help="name of a run, or a file of records")
     parser.add_argument("run", nargs="?", default="", help="folder of a finished run")
     parser.add_argument("--only", default="", help=f"boards, with commas (default {','.join(LATTICES)})")
     parser.add_argument("--seed", type=int, default=0, help="seed of the lattice runs (default %(default)s)")
@@ -231,20 +240,25 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--role", default="", help="role that responds (default: every role)")
     parser.add_argument("--responses", type=int, default=2, help="responses of a kind (default %(default)s)")
     parser.add_argument("--games", type=int, default=4000, help="games of a match (default %(default)s)")
+    parser.add_argument("--device", default="", help="device of the responses (default: that of the run)")
     parser.add_argument("--out", type=Path, default=Path("runs/best_responses"),
                         help="folder of the lattice runs (default %(default)s)")
+    parser.add_argument("--results", type=Path, help="file of the lines (default: that of the page)")
     args = parser.parse_args(arguments)
     for name in ("budget", "responses", "games"):
         if getattr(args, name) < 1:
             raise ConfigError(f"--{name} = {getattr(args, name)}: expected at least 1")
-    if (args.what == "run") != bool(args.name and args.run) or (args.name and not args.run):
-        raise ConfigError("expected lattices, run NAME RUN, or publish")
+    if [bool(args.name), bool(args.run)] != [args.what in ("run", "add"), args.what == "run"]:
+        raise ConfigError("expected lattices, run NAME RUN, add FILE, or publish")
+    if args.what == "add":
+        add_lines(lines_of_records(Path(args.name)), args.results)
+        return 0
     if args.what == "publish":
         PAGE.write_text(page())
         return 0
     if args.what == "lattices":
         return lattices(args)
-    return report(measure(args.name, Path(args.run), request_of(args)))
+    return report(measure(args.name, Path(args.run), request_of(args), args.device), args.results)
 
 
 if __name__ == "__main__":

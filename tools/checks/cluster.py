@@ -57,6 +57,8 @@ TABLES = {  # name -> command that prints a table; RUN is the run of the case pu
     "eval": "eval RUN --games 101 --json",
     "tournament": "tournament beasty @beasty queue random noisy --games 60 --json",
 }
+MORE_GAMES = {"eval": "20000", "tournament": "4000"}  # so that nodes can be killed in the meantime
+EXPLOIT = ("--budget", "60000", "--seeds", "2", "--games", "100")
 WHOLE_RUNS = ("sweep", "calibrate")  # cases that train whole runs on the nodes
 ACTORS = (1, 2, 4)
 
@@ -82,6 +84,14 @@ class Check:
             print(f"{case}: {time.monotonic() - started:.1f} s without a cluster", flush=True)
         return folder
 
+    def exploited(self) -> Path:
+        """The run of the case pursuit, with best responses that were trained here."""
+        folder = self.top / "exploit-local" / "exploit"
+        if not folder.exists():
+            shutil.copytree(self.reference("pursuit"), folder)
+            command(["exploit", str(folder), *EXPLOIT]).check_returncode()
+        return folder
+
     def words(self, case: str, folder: Path, actors: int) -> list[str]:
         """The command of a case on the cluster."""
         resumes = case not in WHOLE_RUNS and (folder / "config.yaml").exists()
@@ -100,14 +110,17 @@ class Check:
 
 
 def command(words: Sequence[str], environment: dict[str, str] | None = None) -> Any:
-    return subprocess.run([sys.executable, "-m", "rematch.cli", *words], cwd=ROOT, env=environment, text=True,
+    return subprocess.run([sys.executable, "-m", "rematch", *words], cwd=ROOT, env=environment, text=True,
                           capture_output=True)
 
 
-def started(words: Sequence[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("ab") as output:
-        return subprocess.Popen([sys.executable, "-m", "rematch.cli", *words], cwd=ROOT, env=environment,
-                                stdout=output, stderr=output)
+def started(
+    words: Sequence[str], environment: dict[str, str], log: Path, output: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """A command whose errors, and output where no file is named for it, are appended to a log."""
+    with log.open("ab") as errors, (output or log).open("wb" if output else "ab") as out:
+        return subprocess.Popen([sys.executable, "-m", "rematch", *words], cwd=ROOT, env=environment,
+                                stdout=out, stderr=errors)
 
 
 def differences(one: Path, two: Path) -> list[str]:
@@ -154,14 +167,11 @@ def same(check: Check, nodes: RayNodes, cases: Sequence[str]) -> None:
 
 def exploit(check: Check, nodes: RayNodes) -> None:
     """Best responses to the run of the case pursuit, trained here and on the cluster."""
-    local = check.top / "exploit-local"
-    shutil.copytree(check.reference("pursuit"), local)
-    words = ["--budget", "60000", "--seeds", "2", "--games", "100"]
-    command(["exploit", str(local), *words]).check_returncode()
+    local = check.exploited()
     for actors in ACTORS:
         folder = check.top / "exploit"
         shutil.copytree(check.reference("pursuit"), folder)
-        done = command(["exploit", str(folder), *words, "--cluster", "ray", "--actors", str(actors)],
+        done = command(["exploit", str(folder), *EXPLOIT, "--cluster", "ray", "--actors", str(actors)],
                        nodes.environment)
         different = differences(local, folder) if done.returncode == 0 else [done.stderr[-500:]]
         check.report({"check": "same", "case": "exploit", "actors": actors, "nodes": len(nodes.nodes)},
@@ -170,26 +180,73 @@ def exploit(check: Check, nodes: RayNodes) -> None:
 
 
 def kills(check: Check, nodes: RayNodes, cases: Sequence[str], count: int) -> None:
-    """Runs whose nodes are killed at random instants, until `count` nodes were killed."""
+    """Commands whose nodes are killed at random instants, until `count` nodes were killed."""
     chance, killed, number = random.Random(check.commit), 0, 0
     while killed < count:
-        case = [case for case in cases if case in CASES][number % len([c for c in cases if c in CASES])]
-        local, folder = check.reference(case), check.top / f"kills-{number}" / case
+        case = cases[number % len(cases)]
+        work = Disturbed(check, case, check.top / f"kills-{number}")
         number += 1
         began, here = time.monotonic(), 0
-        child = started(check.words(case, folder, 3), nodes.environment, check.top / "kills.log")
+        child = work.start(nodes, 3)
         while child.poll() is None:
             wait_while(child, chance.uniform(1.0, 6.0))
             if child.poll() is None and killed < count:
                 nodes.kill(chance.randrange(len(nodes.nodes)))
                 killed, here = killed + 1, here + 1
                 nodes.add()
-        failed = [] if child.returncode == 0 else [f"exit code {child.returncode}: {tail(check)}"]
+        failed = [] if child.returncode in work.codes else [f"exit code {child.returncode}: {tail(check)}"]
         check.report({"check": "kills", "case": case, "actors": 3, "nodes": len(nodes.nodes), "kills": here,
                       "addresses": nodes.addresses, "seconds": round(time.monotonic() - began, 1)},
-                     failed or differences(local, folder))
-        shutil.rmtree(folder, ignore_errors=True)
+                     failed or work.differences())
+        shutil.rmtree(work.top, ignore_errors=True)
     print(f"{killed} nodes killed in {number} runs, {check.failures} of which differ", flush=True)
+
+
+class Disturbed:
+    """A case in a folder of its own, while something happens to the cluster; its result without a cluster."""
+
+    def __init__(self, check: Check, case: str, top: Path) -> None:
+        self.check, self.case, self.top = check, case, top
+        self.codes = (0, 1) if case == "calibrate" else (0,)  # 1: the range does not contain the target
+        self.folder, self.output = top / case, top / "output"
+        top.mkdir()
+        if case in CASES:
+            self.local = check.reference(case)
+        elif case in TABLES:
+            self.local = check.top / "local" / f"{case}.json"
+            if not self.local.exists():
+                self.local.write_text(command(self._words()).stdout)
+        else:
+            self.local = check.exploited()
+            shutil.copytree(check.reference("pursuit"), self.folder)
+
+    def _words(self) -> list[str]:
+        """The command of a case that is no training."""
+        if self.case not in TABLES:
+            return ["exploit", str(self.folder), *EXPLOIT]
+        words = TABLES[self.case].replace("RUN", str(self.check.reference("pursuit"))).split()
+        words[words.index("--games") + 1] = MORE_GAMES[self.case]
+        return words
+
+    def words(self, actors: int) -> list[str]:
+        """The command on the cluster, or the one that continues it."""
+        if self.case in CASES:
+            return self.check.words(self.case, self.folder, actors)
+        return [*self._words(), "--cluster", "ray", "--actors", str(actors)]
+
+    def start(self, nodes: RayNodes, actors: int) -> subprocess.Popen[bytes]:
+        output = self.output if self.case in TABLES else None
+        return started(self.words(actors), nodes.environment, self.check.top / "kills.log", output)
+
+    def differences(self) -> list[str]:
+        if self.case not in TABLES:
+            return differences(self.local, self.folder)
+        equal = self.local.stat().st_size > 0 and self.output.read_bytes() == self.local.read_bytes()
+        return [] if equal else ["another table"]
+
+    def lines(self) -> int:
+        """Iterations that are logged so far, of all runs."""
+        return sum(path.read_bytes().count(b"\n") for path in self.folder.rglob("metrics.jsonl"))
 
 
 def wait_while(child: subprocess.Popen[bytes], seconds: float) -> None:
@@ -205,12 +262,11 @@ def tail(check: Check) -> str:
 
 def faults(check: Check, nodes: RayNodes, cases: Sequence[str]) -> None:
     """A hung actor; a client that is killed and resumed with another number of actors; a restarted head."""
-    for case in [case for case in cases if case in CASES and case not in WHOLE_RUNS]:
-        local, log = check.reference(case), check.top / "kills.log"
+    for case in [case for case in cases if case in CASES]:
         for fault in ("hung actor", "killed client", "restarted head"):
-            folder, began = check.top / "faults", time.monotonic()
-            child = started(check.words(case, folder, 3), nodes.environment, log)
-            while child.poll() is None and lines(folder) < 5:
+            work, began = Disturbed(check, case, check.top / "faults"), time.monotonic()
+            child = work.start(nodes, 3)
+            while child.poll() is None and work.lines() < 5:
                 time.sleep(0.05)
             codes = []
             if fault == "hung actor":
@@ -223,20 +279,15 @@ def faults(check: Check, nodes: RayNodes, cases: Sequence[str]) -> None:
             codes.append(child.wait())
             line = tail(check)
             if fault != "hung actor":
-                codes.append(command(check.words(case, folder, 2), nodes.environment).returncode)
+                codes.append(command(work.words(2), nodes.environment).returncode)
             else:
                 nodes.kill(0)
                 nodes.add()
-            failed = [] if codes[-1] == 0 else [f"exit codes {codes}: {tail(check)}"]
+            failed = [] if codes[-1] in work.codes else [f"exit codes {codes}: {tail(check)}"]
             check.report({"check": "faults", "case": case, "fault": fault, "exit_codes": codes, "line": line,
                           "addresses": nodes.addresses, "seconds": round(time.monotonic() - began, 1)},
-                         failed or differences(local, folder))
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def lines(folder: Path) -> int:
-    metrics = folder / "metrics.jsonl"
-    return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+                         failed or work.differences())
+            shutil.rmtree(work.top, ignore_errors=True)
 
 
 def main() -> int:

@@ -1,12 +1,14 @@
 """Repeats every figure about the GPU: equal games, speed of worlds, gradients, speed of training, learning.
 
-    python tools/checks/gpu.py [CHECK ...] [--json FILE]
+    python tools/checks/gpu.py [CHECK ...] [--json FILE] [--minutes M] [--again] [--list]
     checks: same world gradient speed networks seeds alone profile train learn strength band kills sweep
-            sweep_kills
+            sweep_kills search documents documents_start responses
 
-Each check prints its lines and appends a record with the commit and the card to the file; the exit code is 1
-where one of them fails. Continuous integration has no GPU: there the kernels run in an emulation
-(tests/worlds/test_cuda_worlds.py, tests/agents/networks/test_cuda_network.py).
+A check has one part or several. Each part prints its lines and, when it ends, appends a record with the
+commit and the card to the file (default docs/results/data/gpu.jsonl). A part that has a record of these very
+sources and this card is not measured again, so the same command continues where it was interrupted; --minutes
+ends it between parts. The exit code is 1 where a part fails. Continuous integration has no GPU: there the
+kernels run in an emulation (tests/worlds/test_cuda_worlds.py, tests/agents/networks/test_cuda_network.py).
 """
 
 from __future__ import annotations
@@ -27,8 +29,12 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools" / "checks")]
+import gpu_documents  # noqa: E402
+import gpu_responses  # noqa: E402
 import gpu_runs  # noqa: E402
+import gpu_search  # noqa: E402
 import same_games  # noqa: E402
+from gpu_series import EvaluationTimes, Part, Series, parts_of  # noqa: E402
 
 from rematch import api  # noqa: E402
 from rematch.agents.learners.cuda_ppo import CudaPpo  # noqa: E402
@@ -43,6 +49,7 @@ from rematch.worlds.cuda_world import CudaWorld  # noqa: E402
 from rematch.worlds.registry import find  # noqa: E402
 
 Record = dict[str, Any]
+RECORDS = ROOT / "docs/results/data/gpu.jsonl"
 SMALL = {"games": 1000, "steps": 16, "stagger": 0, "league.snapshot_every": 1, "league.rotate": 1,
          "ppo.minibatch_size": 2048}  # fmt: skip
 
@@ -229,19 +236,21 @@ SIZES = ((2048, 32, 8192), (16384, 32, 8192), (65536, 16, 8192), (131072, 16, 81
          (131072, 16, 65536))  # fmt: skip
 
 
-def speed() -> Record:
-    """Learner steps per second of whole iterations, at several sizes."""
+def _speed(games: int, steps: int, minibatch: int) -> Record:
+    """Learner steps per second of whole iterations."""
     import torch
 
-    record: Record = {}
-    for games, steps, minibatch in SIZES:
-        run = trainer({"games": games, "steps": steps, "ppo.minibatch_size": minibatch})
-        for _ in range(5):
-            iterate(run)
-        record[f"{games}x{steps}, minibatch {minibatch}"] = _timed(run, 20)
-        del run
-        torch.cuda.empty_cache()
+    run = trainer({"games": games, "steps": steps, "ppo.minibatch_size": minibatch})
+    for _ in range(5):
+        iterate(run)
+    record = _timed(run, 20)
+    del run
+    torch.cuda.empty_cache()
     return record
+
+
+SPEED = {f"{games}x{steps}, minibatch {minibatch}": partial(_speed, games, steps, minibatch)
+         for games, steps, minibatch in SIZES}  # fmt: skip
 
 
 def _timed(run: Trainer, iterations: int) -> Record:
@@ -283,56 +292,58 @@ NETWORKS: dict[str, tuple[str, Record]] = {  # networks that torch computes
 }
 
 
-def networks() -> Record:
-    """Seconds of whole iterations with networks that torch computes, as their recipes have them."""
+def _network(recipe: str, changes: Record) -> Record:
+    """Seconds of whole iterations with a network that torch computes, as its recipe has it."""
     import torch
 
-    record: Record = {}
-    for name, (recipe, changes) in NETWORKS.items():
-        run = Trainer(api.configure(recipe, changes={"device": "cuda"} | changes))
-        run.start()
-        for _ in range(4):
-            iterate(run)
-        record[name] = _timed(run, 8)
-        del run
-        torch.cuda.empty_cache()
+    run = Trainer(api.configure(recipe, changes={"device": "cuda"} | changes))
+    run.start()
+    for _ in range(4):
+        iterate(run)
+    record = _timed(run, 8)
+    del run
+    torch.cuda.empty_cache()
     return record
 
 
-def learn() -> Record:
-    """The recipe `lattice` on the GPU, three seeds: exact NashConv after each evaluation."""
-    record: Record = {}
-    for seed in range(3):
-        with tempfile.TemporaryDirectory() as folder:
-            started, run = time.time(), Path(folder) / "run"
+def _learn(seed: int) -> Record:
+    """The recipe `lattice` on the GPU: exact NashConv after each evaluation."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        with EvaluationTimes(run) as times:
             api.train("lattice", {"device": "cuda", "seed": seed}, run)
-            rows = json.loads((run / "history.json").read_text())
-            record[f"seed {seed}"] = {
-                "nash_conv": [row["exact"]["nash_conv"] for row in rows],
-                "seconds": time.time() - started,
-            }
-            print(f"seed {seed}: {record[f'seed {seed}']}", flush=True)
-    return record
+        rows = json.loads((run / "history.json").read_text())
+    values = [row["exact"]["nash_conv"] for row in rows]
+    return {"nash_conv": values, "at_seconds": times.seconds,
+            "seconds_to_0.12": times.until([value <= 0.12 for value in values])}  # fmt: skip
 
 
-def kills() -> Record:
-    """Runs on the GPU, killed and resumed: their files must equal those of an uninterrupted run."""
-    record: Record = {"kills": 20}
-    for subject in ("kernels", "categories", "transformer"):
-        command = [sys.executable, str(ROOT / "tools/checks/kill_runs.py"), "--subject", subject]
-        result = subprocess.run([*command, "--kills", "20"], capture_output=True, text=True)
-        lines = (result.stdout + result.stderr).splitlines()
-        if result.returncode:
-            raise SystemExit("\n".join([subject, *lines[-20:]]))
-        record[subject] = lines[-3:]
-    return record
+def _kills(subject: str, seed: int) -> Record:
+    """A run on the GPU, killed and resumed: its files must equal those of an uninterrupted run."""
+    command = [sys.executable, str(ROOT / "tools/checks/kill_runs.py"), "--subject", subject]
+    command += ["--kills", str(KILLS), "--seed", str(seed)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    lines = (result.stdout + result.stderr).splitlines()
+    if result.returncode:
+        raise SystemExit("\n".join([subject, *lines[-20:]]))
+    return {"kills": KILLS, "subject": subject, "lines": lines[-3:]}
 
 
-CHECKS: dict[str, Callable[[], Record]] = {
-    "same": same, "world": world, "gradient": gradient, "speed": speed, "networks": networks,
-    "seeds": gpu_runs.seeds, "alone": gpu_runs.alone, "profile": gpu_runs.profile, "train": gpu_runs.train,
-    "learn": learn, "strength": gpu_runs.strength, "band": gpu_runs.band, "kills": kills,
-    "sweep": gpu_runs.sweep, "sweep_kills": gpu_runs.sweep_kills,
+KILLS, SERIES = 7, 3  # kills of a series; series of each subject
+BY_NAME = ("profile", "documents_start")  # checks that run only where they are named
+CHECKS: dict[str, Any] = {  # a function, or one for each part
+    "same": same, "world": world, "gradient": gradient, "speed": SPEED,
+    "networks": {name: partial(_network, *values) for name, values in NETWORKS.items()},
+    "seeds": gpu_runs.SPEED_OF_SEEDS, "alone": gpu_runs.alone, "profile": gpu_runs.profile,
+    "train": gpu_runs.train, "learn": {f"seed {seed}": partial(_learn, seed) for seed in range(3)},
+    "strength": gpu_runs.STRENGTH_OF_SIZES, "band": gpu_runs.band,
+    "kills": {f"{subject} {n + 1}": partial(_kills, subject, n)
+              for subject in ("kernels", "categories", "transformer") for n in range(SERIES)},
+    "sweep": gpu_runs.sweep,
+    "sweep_kills": {str(n + 1): partial(gpu_runs.sweep_kills, KILLS, 4, n) for n in range(SERIES)},
+    "search": gpu_search.check, "documents": gpu_documents.PARTS,
+    "documents_start": gpu_documents.START_PARTS,
+    "responses": gpu_responses.PARTS,
 }  # fmt: skip
 
 
@@ -347,36 +358,53 @@ def measured_tree() -> str:
 
 
 def sources() -> str:
-    """The first half of the SHA-256 digest of the package: all files that Git does not ignore, in order."""
+    """The first half of the SHA-256 digest of the package: all files that Git does not ignore, in order.
+
+    Without Git, all files but compiled ones.
+    """
     sha = hashlib.sha256()
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "rematch"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
-    for name in sorted(listed.split("\n")):
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
+    if not any(listed):
+        files = [path for path in (ROOT / "rematch").rglob("*") if path.suffix not in (".so", ".pyc")]
+        listed = [str(path.relative_to(ROOT)) for path in files
+                  if path.suffix != ".c" or not path.with_suffix(".pyx").exists()]  # fmt: skip
+    for name in sorted(listed):
         if name and (ROOT / name).is_file():
             sha.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
     return sha.hexdigest()[:32]
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> int:
     import torch
+
+    from rematch.core.system.cuda import no_gpu
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("checks", nargs="*", choices=[[], *CHECKS], help="default: all")
-    parser.add_argument("--json", type=Path, help="append the records to this file")
-    arguments = parser.parse_args()
-    commit = measured_tree()
-    for name in arguments.checks or [name for name in CHECKS if name != "profile"]:
-        started = time.perf_counter()
-        record = {"check": name, "commit": commit, "sources": sources(), "card": torch.cuda.get_device_name()}
-        record |= CHECKS[name]()
-        record["check_seconds"] = time.perf_counter() - started
-        print(json.dumps(record, indent=1, default=float), flush=True)
-        if arguments.json:
-            with arguments.json.open("a") as file:
-                file.write(json.dumps(record, default=float) + "\n")
+    parser.add_argument("--json", type=Path, default=RECORDS, help="append the records to this file")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="for all parts together")
+    parser.add_argument("--again", action="store_true", help="measure also what has a record")
+    parser.add_argument("--list", action="store_true", help="print the parts that have no record, and stop")
+    arguments = parser.parse_args(words)
+    if reason := no_gpu():
+        print(f"gpu.py: {reason}", file=sys.stderr)
+        return 2
+    common = {"commit": measured_tree(), "sources": sources(), "card": torch.cuda.get_device_name()}
+    series = Series(common, arguments.json, [RECORDS] if arguments.json != RECORDS else [],
+                    60 * arguments.minutes, arguments.again)  # fmt: skip
+    parts: list[Part] = []
+    for name in arguments.checks or [name for name in CHECKS if name not in BY_NAME]:
+        parts += parts_of(name, CHECKS[name])
+    if arguments.list:
+        for part in parts:
+            if not series.is_done(part):
+                print(f"{part.title}: about {series.expected(part):.0f} s")
+        return 0
+    return series.run(parts)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,10 +9,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import kill_runs
+from gpu_series import EvaluationTimes
 
 from rematch import api
 from rematch.evaluation.evaluation import Evaluation
@@ -63,24 +65,22 @@ def _size(games: int, steps: int, minibatch: int) -> Record:
     return {"games": games, "steps": steps, "ppo.minibatch_size": minibatch}
 
 
-def seeds(sizes: Any = SIZES, count: int = SEEDS, iterations: int = 20) -> Record:
+def seeds(size: tuple[int, int, int], count: int = SEEDS, iterations: int = 20) -> Record:
     """Learner steps per second of whole iterations of `count` seeds in one process."""
     import torch
 
-    record: Record = {}
-    for size in sizes:
-        groups = _groups(count, 2, _size(*size))
-        _play(groups, 4)
-        started = time.perf_counter()
-        learned = _play(groups, iterations)
-        seconds = time.perf_counter() - started
-        name = f"{count} seeds, {size[0]}x{size[1]}, minibatch {size[2]}"
-        record[name] = {"learner_steps_per_second": learned / seconds,
-                        "milliseconds": 1000 * seconds / iterations}  # fmt: skip
-        print(name, record[name], flush=True)
-        del groups
-        torch.cuda.empty_cache()
-    return record
+    groups = _groups(count, 2, _size(*size))
+    _play(groups, 4)
+    started = time.perf_counter()
+    learned = _play(groups, iterations)
+    seconds = time.perf_counter() - started
+    del groups
+    torch.cuda.empty_cache()
+    return {"learner_steps_per_second": learned / seconds, "milliseconds": 1000 * seconds / iterations}
+
+
+SPEED_OF_SEEDS = {f"{SEEDS} seeds, {size[0]}x{size[1]}, minibatch {size[2]}": partial(seeds, size)
+                  for size in SIZES}  # fmt: skip
 
 
 def profile() -> Record:
@@ -149,7 +149,7 @@ def sweep() -> Record:
     """`rematch sweep` as a command, with reports and films; one of its runs beside the same run alone."""
     with tempfile.TemporaryDirectory() as folder:
         place, words = Path(folder), SHORT[1:]
-        command = [sys.executable, "-m", "rematch.cli"]
+        command = [sys.executable, "-m", "rematch"]
         started = time.perf_counter()
         name = ["--name", str(place / "sweep")]
         run = subprocess.run([*command, "sweep", SHORT[0], "--seeds", "0-7", *words, *name],
@@ -164,10 +164,10 @@ def sweep() -> Record:
     return {"seconds": seconds, "finished": table["finished"], "failed": table["failed"], "differences": 0}
 
 
-def sweep_kills(kills: int = 20, seeds: int = 4) -> Record:
+def sweep_kills(kills: int = 20, seeds: int = 4, seed: int = 0) -> Record:
     """Seeds that train together, killed and started again: the files of runs that trained alone."""
     flags = ["pursuit", *(f"--{key}={value}" for key, value in kill_runs.ON_GPU.items())]
-    generator = random.Random(0)
+    generator = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         place, done, series = Path(folder), 0, 0
         runs = {f"seed-{seed}": [*flags, f"--seed={seed}"] for seed in range(seeds)}
@@ -198,10 +198,13 @@ def _trained(words: Sequence[str], seeds: int = 1) -> Record:
     """Train seeds of a recipe together, with evaluations and checkpoints, without report and film."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        started = time.perf_counter()
-        train_together({place / f"{seed}": ["pursuit", "--device=cuda", *words, f"--seed={seed}"]
-                        for seed in range(seeds)})  # fmt: skip
+        started, times = time.perf_counter(), EvaluationTimes(place / "0")
+        with times:
+            train_together({place / f"{seed}": ["pursuit", "--device=cuda", *words, f"--seed={seed}"]
+                            for seed in range(seeds)})  # fmt: skip
         seconds, below, weakest = time.perf_counter() - started, [], []
+        history = json.loads((place / "0" / "history.json").read_text())
+        counts = [len(Evaluation.from_json(row).below_baseline) for row in history]
         for seed in range(seeds):
             with Run.open(place / f"{seed}", write=False) as run:
                 newest = Evaluation.from_json(run.history[-1])
@@ -209,7 +212,10 @@ def _trained(words: Sequence[str], seeds: int = 1) -> Record:
             rows = [f"{row.role} against {row.opponent} {row.score:.3f} [{row.low:.3f}, {row.high:.3f}]"
                     for row in newest.below_baseline]  # fmt: skip
             weakest.append(rows)
-    return {"seconds": seconds, "below": below, "pairings": len(newest.matches), "weakest": weakest}
+    none_below = times.until([not count for count in counts])
+    first = {"below": counts, "at_seconds": times.seconds, "seconds_to_none_below": none_below}
+    return {"seconds": seconds, "below": below, "pairings": len(newest.matches), "weakest": weakest,
+            "first_seed": first}  # fmt: skip
 
 
 def _compile() -> None:
@@ -237,14 +243,13 @@ STRENGTH = {
 }  # fmt: skip
 
 
-def strength() -> Record:
-    """Seconds of whole trainings of several sizes, and the pairings below the best scripted player."""
+def strength(words: Sequence[str]) -> Record:
+    """Seconds of a whole training, and the pairings below the best scripted player."""
     _compile()
-    record: Record = {}
-    for name, words in STRENGTH.items():
-        record[name] = _trained(words)
-        print(name, record[name]["seconds"], record[name]["below"], flush=True)
-    return record
+    return _trained(words)
+
+
+STRENGTH_OF_SIZES = {name: partial(strength, words) for name, words in STRENGTH.items()}
 
 
 def band() -> Record:

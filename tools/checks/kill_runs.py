@@ -95,7 +95,7 @@ def command(*arguments: str) -> subprocess.Popen[str]:
     """Starts a rematch command as a new process."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
-        [sys.executable, "-m", "rematch.cli", *arguments],
+        [sys.executable, "-m", "rematch", *arguments],
         text=True,
         env=os.environ | {"PYTHONPATH": path},
         stdin=subprocess.DEVNULL,

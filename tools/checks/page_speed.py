@@ -15,9 +15,9 @@ with the lowest priority: they stand for browsers of other machines. Output: CPU
 training, with pages over without; median of the pairs with its 95 % interval, smallest and largest. Limit:
 2 % of CPU time, and of wall time where nothing else runs on the machine. Exit code 1: a limit was exceeded.
 
-`windows` opens and closes the pages again and again beside one training, and compares its speed in
-neighbouring windows of a few seconds, by the clock and as CPU time per iteration: other work on the machine
-changes more slowly than that, so that it disturbs less.
+`windows` opens and closes the pages again and again beside one training and one server, and compares the
+speed of the training in neighbouring windows of a few seconds, by the clock and as CPU time per
+iteration: other work on the machine changes more slowly than that, so that it disturbs less.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from rematch import api
 from rematch.core import config as settings
 from rematch.storage.run_folder import Run
 from rematch.web.run_data import identifier
+from rematch.web.server import cookie_name
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_SECONDS, MOST_BYTES, MOST_SLOWER = 1.0, 200e6, 0.02
@@ -61,7 +62,7 @@ SHORT = {"games": GAMES, "steps": STEPS, "total_steps": 4 * GAMES * STEPS, "eval
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[str, int]]:
     """A server process, started beside the folder: the address that it prints, and its process number."""
-    command = [sys.executable, "-m", "rematch.cli", "serve", str(folder), "--port", "0"]
+    command = [sys.executable, "-m", "rematch", "serve", str(folder), "--port", "0"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder.parent,
                              env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
     try:
@@ -151,7 +152,7 @@ def measure_open(steps: int, times: int) -> bool:
 
 def train(folder: Path, steps: int) -> tuple[float, float]:
     """CPU seconds and wall seconds of a training process."""
-    command = [sys.executable, "-m", "rematch.cli", "train", "quick", "--threads", "1", "--total_steps",
+    command = [sys.executable, "-m", "rematch", "train", "quick", "--threads", "1", "--total_steps",
                str(steps), "--evaluation.games", "50", "--name", "one"]  # fmt: skip
     began = time.monotonic()
     child = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL,
@@ -192,34 +193,61 @@ class Page:
 
 
 async def keep_open(address: str, run: str, pages: int) -> None:
+    """Open the pages at a line "open" of the input and close them at "close"; end with the input."""
     port, token = int(address.split(":")[2].split("/")[0]), address.partition("token=")[2]
-    open_pages = [Page(port, f"rematch_token={token}", run) for _ in range(pages)]
-    try:
-        async with asyncio.timeout(3600), asyncio.TaskGroup() as group:
-            for page in open_pages:
-                group.create_task(page.follow())
-    finally:
-        print(sum(page.requests for page in open_pages), flush=True)
+    clients = [Page(port, f"{cookie_name(port)}={token}", run) for _ in range(pages)]
+    tasks: list[asyncio.Task[None]] = []
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        tasks = [asyncio.create_task(page.follow()) for page in clients] if line == "open\n" else []
+        print(sum(page.requests for page in clients), flush=True)
+    for task in tasks:
+        task.cancel()
+    print(sum(page.requests for page in clients), flush=True)
+
+
+class OpenPages:
+    """A server, and so many pages in a child process of the lowest priority."""
+
+    def __init__(self, folder: Path, pages: int) -> None:
+        self._served = served(folder)
+        address, self.server = self._served.__enter__()
+        command = [sys.executable, str(Path(__file__)), "pages", address,
+                   identifier(folder, folder / "one"), str(pages)]  # fmt: skip
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                       stderr=subprocess.DEVNULL, preexec_fn=lambda: os.nice(19))  # fmt: skip
+        self.requests = 0
+
+    def say(self, word: str) -> None:
+        """ "open" or "close"; returns when it is done."""
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._child.stdin.write(f"{word}\n")
+        self._child.stdin.flush()
+        self.requests = int(self._child.stdout.readline())
+
+    def server_cpu(self) -> float:
+        return chromium.cpu_seconds(self.server)
+
+    def end(self) -> None:
+        self.requests = int(self._child.communicate(timeout=30)[0].split()[-1])
+        self._served.__exit__(None, None, None)
 
 
 @contextmanager
 def pages_open(folder: Path, pages: int) -> Iterator[dict[str, float]]:
-    """So many pages in a child process of the lowest priority; the CPU time of the server afterwards."""
+    """So many open pages; afterwards the CPU time of the server and the number of requests."""
     measured: dict[str, float] = {}
-    with served(folder) as (address, server):
-        run = identifier(folder, folder / "one")
-        command = [sys.executable, str(Path(__file__)), "pages", address, run, str(pages)]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                 preexec_fn=lambda: os.nice(19))  # fmt: skip
-        time.sleep(3.0)
-        before = chromium.cpu_seconds(server)
-        try:
-            yield measured
-        finally:
-            measured["server"] = chromium.cpu_seconds(server) - before
-            child.send_signal(2)
-            out = child.communicate(timeout=20)[0].split()
-            measured["requests"] = float(out[-1]) if out else 0.0
+    opened = OpenPages(folder, pages)
+    before = opened.server_cpu()
+    opened.say("open")
+    try:
+        yield measured
+    finally:
+        measured["server"] = opened.server_cpu() - before
+        opened.end()
+        measured["requests"] = float(opened.requests)
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -281,13 +309,13 @@ def cost(progress: Progress, seconds: float) -> tuple[float, float]:
     return (ended - began) / max(1, more - rows), (used - cpu) / max(1, more - rows)
 
 
-def measure_windows(pages: int, pairs: int, seconds: float) -> bool:
+def measure_windows(pages: int, pairs: int, seconds: float, threads: int) -> bool:
     ratios: dict[str, list[float]] = {"wall time": [], "CPU time": []}
     with tempfile.TemporaryDirectory(prefix="rematch-page-") as temporary:
         folder = Path(temporary) / "runs"
         folder.mkdir()
-        command = [sys.executable, "-m", "rematch.cli", "train", "quick", "--threads", "1", "--games", "64",
-                   "--total_steps", "4000000000", "--evaluation.every", "1000000",
+        command = [sys.executable, "-m", "rematch", "train", "quick", "--threads", str(threads),
+                   "--games", "64", "--total_steps", "4000000000", "--evaluation.every", "1000000",
                    "--name", "one"]  # fmt: skip
         training = subprocess.Popen(command, cwd=folder.parent, stdout=subprocess.DEVNULL,
                                     env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
@@ -296,17 +324,19 @@ def measure_windows(pages: int, pairs: int, seconds: float) -> bool:
                 time.sleep(0.1)
             time.sleep(5.0)  # start-up
             progress = Progress(folder / "one", training.pid)
-            for pair in range(pairs):
-                found: dict[bool, tuple[float, float]] = {}
-                for opened in (bool(pair % 2), not pair % 2):
-                    if opened:
-                        with pages_open(folder, pages):
-                            found[opened] = cost(progress, seconds)
-                    else:
-                        time.sleep(1.0)  # the end of the pages
-                        found[opened] = cost(progress, seconds)
-                for index, name in enumerate(ratios):
-                    ratios[name].append(found[True][index] / found[False][index])
+            opened = OpenPages(folder, pages)
+            try:
+                for pair in range(pairs):
+                    found: dict[bool, tuple[float, float]] = {}
+                    for are_open in (bool(pair % 2), not pair % 2):
+                        opened.say("open" if are_open else "close")
+                        time.sleep(0.5)
+                        found[are_open] = cost(progress, seconds)
+                    for index, name in enumerate(ratios):
+                        ratios[name].append(found[True][index] / found[False][index])
+            finally:
+                print(f"server {opened.server_cpu():.1f} s CPU, {opened.requests} requests", flush=True)
+                opened.end()
         finally:
             training.terminate()
             training.wait(60)
@@ -341,6 +371,7 @@ def main(words: Sequence[str]) -> int:
     windows.add_argument("--pages", type=int, default=50)
     windows.add_argument("--pairs", type=int, default=40)
     windows.add_argument("--seconds", type=float, default=4.0)
+    windows.add_argument("--threads", type=int, default=1, help="threads of the training")
     clients = commands.add_parser("pages", help="open pages; used by `training`")
     clients.add_argument("address")
     clients.add_argument("run")
@@ -353,7 +384,7 @@ def main(words: Sequence[str]) -> int:
     if options.command == "training":
         return 0 if measure_training(options.pages, options.pairs, options.steps) else 1
     if options.command == "windows":
-        return 0 if measure_windows(options.pages, options.pairs, options.seconds) else 1
+        return 0 if measure_windows(options.pages, options.pairs, options.seconds, options.threads) else 1
     with suppress(KeyboardInterrupt, TimeoutError, OSError):
         asyncio.run(keep_open(options.address, options.run, options.pages))
     return 0

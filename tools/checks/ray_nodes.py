@@ -10,11 +10,12 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from unittest.mock import patch
 
 from rematch.cluster.connection import ONE_MACHINE, SETTINGS
 
@@ -61,10 +62,13 @@ class RayNodes:
 
     addresses = "one"  # how many network addresses the nodes have together
 
-    def __init__(self, nodes: int, processors: int = 1, port: int | None = None) -> None:
+    def __init__(self, nodes: int, processors: int = 1, port: int | None = None,
+                 variables: Mapping[str, str] | None = None, system: Mapping[str, Any] | None = None) -> None:
+        """`variables`: of the processes of the nodes, but not of the head; `system`: settings of Ray."""
         os.environ.update(SETTINGS | ONE_MACHINE | FAST_DETECTION | {"GRPC_ENABLE_FORK_SUPPORT": "0"})
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        self.processors, self.count = processors, nodes
+        self.processors, self.count, self.variables = processors, nodes, dict(variables or {})
+        self.system = dict(system or {})
         self.port = port or free_port()
         self.nodes: list[Any] = []
         self.start()
@@ -73,8 +77,10 @@ class RayNodes:
         """Start the head and all nodes."""
         from ray.cluster_utils import Cluster
 
-        head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False,
-                "ray_client_server_port": self.port}
+        head: dict[str, Any] = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False,
+                                "ray_client_server_port": self.port}
+        if self.system:
+            head["_system_config"] = self.system
         self.cluster: Any = retried(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.nodes = []
         for _ in range(self.count):
@@ -93,7 +99,8 @@ class RayNodes:
     def add(self) -> None:
         """Start one more node."""
         options = {"num_cpus": self.processors, "object_store_memory": STORE}
-        self.nodes.append(retried(lambda: self.cluster.add_node(**options)))
+        with patch.dict(os.environ, self.variables):  # the processes of the node inherit them
+            self.nodes.append(retried(lambda: self.cluster.add_node(**options)))
 
     def kill(self, index: int) -> None:
         """SIGKILL to all processes of a node at once."""

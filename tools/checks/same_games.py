@@ -92,6 +92,9 @@ def draw_slots(world: Any, seating: Seating, seed: int) -> None:
 def compare(collector: CudaCollector, twin: World, iteration: int) -> Record:
     """One rollout of the collector, played again by `twin` from its actions; its bots decide again too."""
     world, rows = collector.world, np.arange(twin.games, dtype=np.int32)
+    for track in collector.rollout.role_tracks.values():
+        if track.role.privileged and track.privileged_tensor is None:
+            track.add_privileged()  # before the first rollout: the graph records it
     for name in ("seed", "slot", "stage"):
         getattr(twin.next, name)[:] = getattr(world.next, name)
     twin.load(rows, world.save(rows))
@@ -121,8 +124,15 @@ def _compare_position(rollout: Any, twin: World, role: str, t: int) -> None:
     equal(f"obs of {role}", concat_fields(role_spec, twin.view[role]), track.obs[t])
     equal("slot", twin.slot[:, seats], track.slot[t])
     equal("acting", twin.view.acting[:, seats], track.acted[t])
+    if role_spec.privileged:
+        equal(f"privileged columns of {role}", _privileged(role_spec, twin), track.host("privileged")[t])
     if role in twin.view.mask:
         equal(f"mask of {role}", twin.view.mask[role], track.mask[t])
+
+
+def _privileged(role: Role, twin: World) -> Any:
+    fields = twin.view.fields[role.name]
+    return np.concatenate([fields[field.name] for field in role.privileged], -1)
 
 
 def _compare_bots(collector: CudaCollector, twin: World, role: str, t: int, key: RngKey) -> int:

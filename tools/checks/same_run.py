@@ -101,7 +101,7 @@ class Check:
             raise CheckError(f"in the baseline: {error}") from None
 
     def _train(self, case: Case, folder: Path, source: Path | None) -> Made:
-        words = ["-m", "rematch.cli", "train", str(case.file), "--name", str(folder)]
+        words = ["-m", "rematch", "train", str(case.file), "--name", str(folder)]
         begun = time.monotonic()
         self.commands.python(ROOT, words + (["--from", str(source)] if source else []))
         return Made(folder, time.monotonic() - begun)
@@ -109,7 +109,7 @@ class Check:
     def _resume(self, half: Path, folder: Path) -> Made:
         shutil.copytree(half, folder)
         begun = time.monotonic()
-        self.commands.python(ROOT, ["-m", "rematch.cli", "resume", str(folder), "--other-machine"])
+        self.commands.python(ROOT, ["-m", "rematch", "resume", str(folder), "--other-machine"])
         return Made(folder, time.monotonic() - begun)
 
     def _judged(self, case: Case, prefix: str, old: Made, new: Made) -> Outcome:

@@ -2,16 +2,18 @@
 
     python tools/checks/same_speed.py [--pairs 20] [--only pursuit beasty gameboy] [--json FILE]
 
-Each pair trains the same recipe for the same iterations in both trees, one after the other, on one thread, in
-separate processes; the order of the two alternates. The memory addresses of arrays change the speed by a few
-percent, so each process first allocates blocks of random sizes. The output is the median ratio (CPU seconds
-of the baseline over those of this tree) and its 95 % interval by order statistics; the lower bound must be at
-least 0.97.
+Each pair trains the same recipe for the same iterations in both trees, on one thread, in two processes. After
+the warm-up they take turns, one iteration each, so that a machine that becomes slower slows both; which one
+is first alternates. The memory addresses of arrays change the speed by a few percent, so each process first
+allocates blocks of random sizes. The output is the median ratio (CPU seconds of the baseline over those of
+this tree) and its 95 % interval by order statistics; the lower bound must be at least 0.97. Ctrl-C ends the
+series and prints the result of the pairs so far.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -31,7 +33,7 @@ CASES: dict[str, Case] = {  # recipe, changes, warm-up iterations, timed iterati
     "pursuit": ("pursuit", {"threads": 1}, 3, 12),
     "beasty": ("beasty", {"threads": 1}, 2, 6),
     "gameboy": ("small", {"threads": 1, "bands.scouts": 0, "stagger": 0, "world.workers": 0,
-                          "dqn.warmup": 2000}, 4, 4),
+                          "dqn.warmup": 2000}, 4, 16),
 }  # fmt: skip
 BASELINE_SCRIPT = """
 import json, random, sys, tempfile, time
@@ -55,8 +57,11 @@ with tempfile.TemporaryDirectory() as place, Run.create(Path(place) / "run", set
     session.begin()
     for _ in range(warmup): iterate(session, run, Console())
     started = time.process_time()
-    for _ in range(timed): iterate(session, run, Console())
-    print(time.process_time() - started)
+    print("ready", flush=True)
+    for _ in range(timed):
+        input()
+        iterate(session, run, Console())
+        print(time.process_time() - started, flush=True)
 """
 CURRENT_SCRIPT = """
 import json, random, sys, tempfile, time
@@ -83,19 +88,56 @@ with tempfile.TemporaryDirectory() as place, Run.create(Path(place) / "run", set
     trainer.start()
     for _ in range(warmup): iterate(trainer)
     started = time.process_time()
-    for _ in range(timed): iterate(trainer)
-    print(time.process_time() - started)
+    print("ready", flush=True)
+    for _ in range(timed):
+        input()
+        iterate(trainer)
+        print(time.process_time() - started, flush=True)
 """
 
 
-def cpu_seconds(tree: Path, script: str, case: Case, seed: int) -> float:
-    """CPU seconds of the timed iterations in a new process; `seed` determines the allocated blocks."""
-    environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", script, json.dumps([*case, seed])]
-    process = subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True)
-    if process.returncode:
-        raise SystemExit(f"same_speed: {process.stderr.strip().splitlines()[-1]}")
-    return float(process.stdout.strip().splitlines()[-1])
+class Training:
+    """A process that trains a case in one tree, iteration by iteration; `seed` determines its blocks."""
+
+    def __init__(self, tree: Path, script: str, case: Case, seed: int) -> None:
+        environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script, json.dumps([*case, seed])], env=environment, cwd=tree, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def answer(self) -> str:
+        assert self.process.stdout and self.process.stderr
+        if line := self.process.stdout.readline():
+            return line
+        raise SystemExit(f"same_speed: {self.process.stderr.read().strip().splitlines()[-1]}")
+
+    def iterate(self) -> float:
+        """Train one iteration; CPU seconds of the process since the warm-up."""
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.answer())
+
+
+def speed_ratio(name: str, pair: int, baseline_tree: Path) -> float:
+    """CPU seconds of the baseline over those of this tree, for the same iterations in turns."""
+    trees = [(baseline_tree, BASELINE_SCRIPT), (ROOT, CURRENT_SCRIPT)]
+    trainings = [
+        Training(tree, script, CASES[name], 2 * pair + i) for i, (tree, script) in enumerate(trees)
+    ]
+    try:
+        for training in trainings:
+            assert training.answer() == "ready\n"
+        seconds = [0.0, 0.0]
+        for turn in range(CASES[name][3]):
+            for i in (0, 1) if (pair + turn) % 2 else (1, 0):
+                seconds[i] = trainings[i].iterate()
+    finally:
+        for training in trainings:
+            training.process.kill()
+            training.process.communicate()
+    return seconds[0] / seconds[1]
 
 
 def median_interval(values: list[float]) -> tuple[float, float, float]:
@@ -127,18 +169,13 @@ def main() -> int:
     results, too_slow = {}, False
     for name in options.only:
         ratios: list[float] = []
-        for pair in range(options.pairs):
-            order = [(baseline_tree, BASELINE_SCRIPT), (ROOT, CURRENT_SCRIPT)]
-            direction = 1 - 2 * (pair % 2)
-            seconds = [cpu_seconds(tree, script, CASES[name], 2 * pair + i)
-                       for i, (tree, script) in enumerate(order[::direction])]  # fmt: skip
-            baseline_seconds, current_seconds = seconds[::direction]
-            ratios.append(baseline_seconds / current_seconds)
-            print(
-                f"\r{name}: pair {pair + 1} of {options.pairs}, ratio {ratios[-1]:.3f}",
-                end="",
-                flush=True,
-            )
+        with contextlib.suppress(KeyboardInterrupt):
+            for pair in range(options.pairs):
+                ratios.append(speed_ratio(name, pair, baseline_tree))
+                counted = f"{name}: pair {pair + 1} of {options.pairs}, ratio {ratios[-1]:.3f}"
+                print(f"\r{counted}", end="", flush=True)
+        if not ratios:
+            raise SystemExit("same_speed: interrupted")
         median, low, high = median_interval(ratios)
         too_slow |= low < MIN_RATIO
         results[name] = {"median": median, "low": low, "high": high, "pairs": len(ratios), "ratios": ratios}

@@ -32,8 +32,8 @@ CHECKS = {
         "worlds/beasty/rules worlds/beasty/bots worlds/beasty/search worlds/beasty/world "
         "worlds/conformance agents/networks/fused agents/networks/fused_categories "
         "agents/privileged_observations "
-        "agents/learners/lookahead agents/learners/ppo agents/policy rollout/collector training/trainer "
-        "adapters/environments",
+        "agents/learners/lookahead agents/learners/ppo agents/policy core/rng rollout/collector "
+        "training/trainer adapters/environments",
     ),
     "races between threads": (
         ("libtsan.so",),

@@ -1,20 +1,23 @@
 """Whether `rematch search` finds a learning rate that is known to be good, on a real training.
 
-    python tools/checks/search.py [--searches 10] [--record FILE]
+    python tools/checks/search.py [--searches 10] [--folder FOLDER] [--record FILE]
 
 The task is a lattice of 4 x 4 cells, whose exact NashConv every evaluation computes. First a grid of learning
 rates is trained on GRID_SEEDS seeds each. A learning rate is good where the 95 % interval of the paired
 difference to the best one contains zero; the good range reaches half a step of the grid beyond. Then searches
-with different seeds look for the learning rate, on seeds that the grid has not. Exit code 1: fewer than eight
-of ten end inside the good range.
+with different seeds look for the learning rate, on seeds that the grid has not. With --folder the runs are
+kept there, and the same command continues after a stop. Exit code 1: fewer than eight of ten end inside the
+good range.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import statistics
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -68,24 +71,29 @@ def good_range(top: Path) -> tuple[list[dict[str, Any]], float, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--searches", type=int, default=10)
+    parser.add_argument("--folder", type=Path, help="where the runs are kept")
     parser.add_argument("--record", type=Path, help="append the result to this file")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="rematch-search-") as top:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
+                            text=True).stdout.strip()
+    with contextlib.ExitStack() as stack:
+        top = options.folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="rematch-search-"))
         rows, low, high = good_range(Path(top) / "grid")
         for row in rows:
             print(json.dumps(row), flush=True)
         print(f"good learning rates: {low:.2g} to {high:.2g}", flush=True)
         winners = []
         for seed in range(options.searches):
-            result = rematch.search("lattice", over={"ppo.lr": f"{LOW}..{HIGH}:log"}, objective="nash_conv",
-                                    trials=TRIALS, seeds=SEEDS, confirm=0, seed=seed, changes=TASK,
-                                    folder=Path(top) / f"search-{seed}")
+            request = rematch.SearchRequest(
+                objective="nash_conv", trials=TRIALS, seeds=SEEDS, confirm=0, seed=seed)
+            result = rematch.search("lattice", over={"ppo.lr": f"{LOW}..{HIGH}:log"}, request=request,
+                                    changes=TASK, folder=Path(top) / f"search-{seed}")
             winners.append(float(result["winner"]["values"]["ppo.lr"]))
             print(f"search {seed}: {winners[-1]:.3g}", flush=True)
     found = sum(low <= rate <= high for rate in winners)
     entry = {"check": "search", "grid": rows, "good": [float(f"{low:.3g}"), float(f"{high:.3g}")],
              "winners": [float(f"{rate:.3g}") for rate in winners], "found": found,
-             "searches": len(winners), "trials": TRIALS, "seeds": SEEDS}
+             "searches": len(winners), "trials": TRIALS, "seeds": SEEDS, "commit": commit}
     print(f"{found} of {len(winners)} searches end inside")
     if options.record:
         with options.record.open("a") as file:

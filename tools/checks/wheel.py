@@ -89,7 +89,7 @@ class Environment:
                               capture_output=True, text=True)
 
     def rematch(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return self.run("-m", "rematch.cli", *words, stdin=stdin)
+        return self.run("-m", "rematch", *words, stdin=stdin)
 
     @property
     def site(self) -> Path:

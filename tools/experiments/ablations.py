@@ -286,7 +286,7 @@ def train_cell(task: Task, minutes: str) -> bool:
     words += ["--max-minutes", minutes] if minutes else []
     task.folder.parent.mkdir(parents=True, exist_ok=True)
     with task.output.open("a") as log:
-        command = [sys.executable, "-m", "rematch.cli", *words]
+        command = [sys.executable, "-m", "rematch", *words]
         succeeded = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log).returncode == 0
     return bool(succeeded and (minutes or status(task.folder)["state"] == "complete"))
 

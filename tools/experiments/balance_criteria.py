@@ -6,8 +6,9 @@
 
 `gather` writes a line per run into docs/results/data/balance.jsonl: every evaluation, the scores on earlier
 levels, and the final policies against all scripted players (n = 1000 a match, on games that no training and
-no evaluation has). `publish` writes the tables from it: all seeds, no selection. GROUPS names the kinds of
-runs; a kind without runs is listed as missing.
+no evaluation has), by games won and by the mean return that the training optimizes. `publish` writes the
+tables from it: all seeds, no selection. GROUPS names the kinds of runs; a kind without runs is listed as
+missing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,13 @@ import reproductions  # noqa: E402
 
 from rematch import api  # noqa: E402
 from rematch.cli.main import main as run_command  # noqa: E402
+from rematch.core import config as settings  # noqa: E402
 from rematch.core.errors import ConfigError  # noqa: E402
 from rematch.evaluation.evaluation import Evaluation  # noqa: E402
-from rematch.verbs.evaluate import scoreboard_row  # noqa: E402
+from rematch.evaluation.statistics import Mean  # noqa: E402
+from rematch.verbs.evaluate import run_board, scoreboard_row  # noqa: E402
 from rematch.worlds import registry  # noqa: E402
+from rematch.worlds.game import Game  # noqa: E402
 
 PAGE, RESULTS = ROOT / "docs/results/balance.md", ROOT / "docs/results/data/balance.jsonl"
 BEGIN, END = "<!-- tools/experiments/balance_criteria.py publish -->", "<!-- until here -->"
@@ -42,13 +46,18 @@ SETTLED, EARLY = 1_000_000, 2_010_000  # steps; rollouts are whole
 GAP, SWING, DISTANCE, KEPT = 0.30, 0.15, 0.15, 0.95
 SEEDS = 10  # that the criteria ask for
 MISSING = "– (no evaluation there)"
+BY_RETURN = "beside it, no criterion: the same by the mean return that is trained"
+RETURN_INDEX = 5000  # of the scripted players' matches
 # kind of run -> its settings; those at the author's own radius are judged by the value of their game
 SCRATCH = "recipe before imitation: random initial weights, capture at 1.3 m, 128 games"
 GROUPS: dict[str, str] = {
     "ra3": "`rematch sweep ra3`: no curriculum",
     "ra3_gpu": "`rematch sweep ra3 --device cuda`: the same settings on a GPU (NVIDIA H200)",
+    "ra3_again_gpu": "the same again, with mean returns",
+    "ra3_anchor_gpu": "`ra3 --imitation.anchored pursuer --imitation.anchor_weight 0.1`, on a GPU",
     "ra4": "`rematch sweep ra4`: distance curriculum",
     "ra4_gpu": "`rematch sweep ra4 --device cuda`: the same settings on a GPU (NVIDIA H200)",
+    "ra4_far_gpu": "before: imitation of games that start 3 to 15 m apart, not 2 to 5 m, on a GPU",
     "ra3_own": "`ra3 --world.capture_radius 0.5`: the author's own game",
     "ra4_own": "`ra4 --world.capture_radius 0.5`: the author's own game",
     "ra3_zero": "`ra3 --ppo.lr 0 --ppo.lr_final 0`: control, imitation without any learning after it",
@@ -62,6 +71,8 @@ GROUPS: dict[str, str] = {
 BY_VALUE = ("ra3_own", "ra4_own", "ra3_scratch_own")
 
 Line = dict[str, Any]
+Returns = dict[tuple[str, str], tuple[str, Mean]]  # (role, opponent) -> the best script's name and return
+BEST_RETURNS: dict[str, Returns] = {}  # by rules and level: they are the same for all runs of a kind
 
 
 def gather(kind: str, folder: Path) -> Line:
@@ -73,9 +84,40 @@ def gather(kind: str, folder: Path) -> Line:
     evaluation = Evaluation.from_json({"phase": "", "step": trained.step, **row})
     below = [[match.role, match.opponent, round(match.score, 4)] for match in evaluation.below_baseline]
     progress = trained.curriculum
+    line["returns"] = returns_behind(evaluation, best_returns(trained, game))
     return line | {"matches": len(row["table"]), "below": below,
                    "levels": len(progress.levels) if progress else 0,
                    "level": progress.level + 1 if progress else 0}
+
+
+def best_returns(trained: api.Trained, game: Game) -> Returns:
+    """The scripted player with the highest mean return in each match-up."""
+    board = run_board(trained, game, SEED)
+    key = f"{settings.to_yaml(trained.config.world)} {trained.curriculum and trained.curriculum.name}"
+    if key not in BEST_RETURNS:
+        found: Returns = {}
+        BEST_RETURNS[key] = found
+        roles = list(game.bots)
+        for seat, role in enumerate(roles):
+            other = roles[1 - seat]
+            for n, (opponent, script) in enumerate(product(game.bots[other], game.bots[role])):
+                players = [game.bot(script, role), game.bot(opponent, other)][:: 1 if seat == 0 else -1]
+                returned = board.results(players, GAMES, RETURN_INDEX + 1000 * seat + n)[seat].returned
+                best = found.get((role, opponent))
+                if returned and (best is None or returned.mean > best[1].mean):
+                    found[role, opponent] = script, returned
+    return BEST_RETURNS[key]
+
+
+def returns_behind(evaluation: Evaluation, best: Returns) -> list[list[Any]]:
+    """[role, opponent, mean return, script, its mean return] where the script's interval is above."""
+    behind = []
+    for match in evaluation.matches:
+        script, theirs = best.get(match.match_up, ("", None))
+        own = match.returned
+        if theirs is not None and own and own["high"] < (theirs.low or theirs.mean):
+            behind.append([*match.match_up, round(own["mean"], 2), script, round(theirs.mean, 2)])
+    return behind
 
 
 # --- criteria ----------------------------------------------------------------------------------------------
@@ -97,6 +139,9 @@ def criteria(line: Line, value: tuple[float, float] | None) -> dict[str, str]:
     below = line["below"]
     worst = f"{len(below)} of {line['matches']} below"
     results["no role behind its best scripted player at the end"] = verdict(not below, worst)
+    if "returns" in line:
+        behind = len(line["returns"])
+        results[BY_RETURN] = verdict(not behind, f"{behind} of {line['matches']} below")
     if line["levels"]:
         climbed = f"level {line['level']} of {line['levels']}"
         results["climbs every level"] = verdict(line["level"] == line["levels"], climbed)
@@ -146,10 +191,10 @@ def value_of_own_game() -> tuple[float, float] | None:
 
 def tables(lines: Sequence[Line]) -> list[str]:
     text = ["", "| kind | runs | seeds | missing |", "| --- | --- | --- | --- |"]
-    for kind, settings in GROUPS.items():
+    for kind, meaning in GROUPS.items():
         seeds = sorted(line["seed"] for line in lines if line["recipe"] == kind)
         absent = SEEDS - len(seeds)
-        text.append(f"| {kind} | {settings} | {', '.join(map(str, seeds)) or 'none'} | {absent} of {SEEDS} |")
+        text.append(f"| {kind} | {meaning} | {', '.join(map(str, seeds)) or 'none'} | {absent} of {SEEDS} |")
     for kind in GROUPS:
         runs = sorted((line for line in lines if line["recipe"] == kind), key=lambda line: line["seed"])
         if runs:
@@ -171,7 +216,11 @@ def below_lines(runs: Sequence[Line]) -> list[str]:
     out = []
     for line in runs:
         entries = [f"{role} against {opponent} ({score:.3f})" for role, opponent, score in line["below"]]
-        out.append(f"Seed {line['seed']}, behind a script: {', '.join(entries) or 'nowhere'}.")
+        text = f"Seed {line['seed']}, behind a script: {', '.join(entries) or 'nowhere'}"
+        returns = [f"{role} against {opponent} ({own:.1f}; {script} {theirs:.1f})"
+                   for role, opponent, own, script, theirs in line.get("returns", ())]
+        text += f"; by mean return: {', '.join(returns) or 'nowhere'}" if "returns" in line else ""
+        out.append(f"{text}.")
     return out
 
 

@@ -5,8 +5,9 @@
     python tools/experiments/reproductions.py publish
 
 `gather` writes a line per run into docs/results/data/reproductions.jsonl: its evaluations, without values
-that can be computed from them. `publish` writes the tables of docs/results/reproductions.md from it:
-all runs, no selection. Criteria are those of the earlier project, over the whole run.
+that can be computed from them; a line of the same run with more steps stays. `publish` writes the tables of
+docs/results/reproductions.md from it: all runs, no selection. Criteria are those of the earlier project, over
+the whole run.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
@@ -70,9 +72,24 @@ def gather(recipe: str, folder: Path) -> Line:
         "rollbacks": sum(t.startswith("ROLLBACK") for t in events),
         "climbs": [t for t in events if t.startswith("CURRICULUM")],
         "verdict": history[-1]["verdict"] if history else "inconclusive: no evaluation",
-        "complete": status(folder)["state"] == "complete", "finite": _finite(folder / "metrics.jsonl"),
+        "complete": training_is_complete(folder), "finite": _finite(folder / "metrics.jsonl"),
         "kept": scores_on_earlier_levels(history),
     }  # fmt: skip
+
+
+def training_is_complete(folder: Path) -> bool:
+    """Whether the last checkpoint and the last evaluation are there; film and report may be missing."""
+    if not evaluated_at_its_checkpoint(folder):
+        return False
+    facts = status(folder)
+    return bool(facts["iteration"] >= facts["iterations"] or facts["ended"])
+
+
+def evaluated_at_its_checkpoint(folder: Path) -> int:
+    """The iteration of the newest checkpoint if it is that of the newest evaluation, else 0."""
+    saved = max((int(path.name[5:]) for path in folder.glob("checkpoints/iter_*")), default=0)
+    with Run.open(folder, write=False) as run:
+        return saved if run.history and run.history[-1]["iteration"] == saved else 0
 
 
 def scores_on_earlier_levels(history: list[Line]) -> list[list[Any]]:
@@ -95,8 +112,12 @@ def _short(value: Any) -> Any:
 
 
 def _finite(metrics: Path) -> bool:
-    """Whether all metrics are finite; a run stops before it saves a value that is not."""
-    rows = [json.loads(text) for text in metrics.read_text().splitlines()]
+    """Whether all metrics are finite; a run stops before it saves a value that is not.
+
+    The last line of a run that is training may be incomplete.
+    """
+    whole = metrics.read_text().rpartition("\n")[0] if metrics.exists() else ""
+    rows = [json.loads(text) for text in whole.splitlines()]
     return all(isfinite(x) for row in rows for x in row.values() if isinstance(x, float))
 
 
@@ -104,9 +125,25 @@ def _games(row: Line) -> int:
     return min(int(rate["games"]) for rate in row["rates"].values())
 
 
-def load_lines() -> list[Line]:
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+def load_lines(results: Path | None = None) -> list[Line]:
+    results = results or RESULTS
+    lines = results.read_text().splitlines() if results.exists() else []
     return [json.loads(line) for line in lines]
+
+
+def add(runs: Sequence[tuple[str, Path]], results: Path) -> None:
+    """Add the lines of runs. A line with more steps stays; the file is replaced as a whole."""
+    lines = {(line["recipe"], line["seed"]): line for line in load_lines(results)}
+    for name, place in runs:
+        line = gather(name, place)
+        key, steps = (name, line["seed"]), line["steps"]
+        longer = lines.get(key, line)["steps"] > steps
+        lines[key] = lines[key] if longer else line
+        stays = f"; the line with {lines[key]['steps']:,} steps stays" if longer else ""
+        print(f"{name} seed {line['seed']}: {len(line['rows'])} evaluations, {steps:,} steps{stays}")
+    unfinished = results.with_name(f".{results.name}")
+    unfinished.write_text("".join(json.dumps(lines[key]) + "\n" for key in sorted(lines)))
+    unfinished.replace(results)
 
 
 def evaluation_rows(line: Line) -> list[Line]:
@@ -359,11 +396,12 @@ def main() -> int:
     parser.add_argument("what", choices=("gather", "publish"))
     parser.add_argument("runs", nargs="*", type=Path,
                         help="NAME=FOLDER, or a folder of `rematch train NAME` or `rematch sweep NAME`")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file of the lines (%(default)s)")
     args = parser.parse_args()
     if args.what == "publish":
         PAGE.write_text(page())
         return 0
-    lines = {(line["recipe"], line["seed"]): line for line in load_lines()}
+    runs = []
     for folder in args.runs:
         recipe, equals, path = str(folder).partition("=")
         place = Path(path) if equals else folder
@@ -371,10 +409,8 @@ def main() -> int:
         if name not in NAMES:
             raise ConfigError(f"{folder}: {name!r} is no recipe of a reproduction; expected NAME=FOLDER with "
                               f"one of {', '.join(NAMES)}")
-        line = gather(name, place)
-        lines[name, line["seed"]] = line
-        print(f"{name} seed {line['seed']}: {len(line['rows'])} evaluations, {line['steps']:,} steps")
-    RESULTS.write_text("".join(json.dumps(lines[key]) + "\n" for key in sorted(lines)))
+        runs.append((name, place))
+    add(runs, args.results)
     return 0
 
 

@@ -1,12 +1,12 @@
 """Makes the pictures of README.md and docs/: films and curves of real runs, and the page in light and dark.
 
-    python tools/setup/make_pictures.py [--runs runs] [--train] [--only match learning small survival page]
+    python tools/setup/make_pictures.py [--runs runs] [--train] [--only match page_run ...]
 
 Runs are taken from the folder of runs: `quick`, which is the run of `make train` (its film, its curves, the
 page of a run, a replay), `band` (a sweep of four seeds) and `small` (the world map). With --train those that
-are missing are made first: 2, 1 and 30 minutes on an idle machine of two cores. The picture `survival` is
-drawn from docs/results/data, `small` is a film of the agent that comes with Rematch. The page needs chromium
-and chromedriver. Each picture is written as a whole to docs/results/images/.
+are needed and missing are made first: 2, 1 and 30 minutes on an idle machine of two cores. The picture
+`survival` is drawn from docs/results/data, `small` is a film of the agent that comes with Rematch. The page
+needs chromium and chromedriver. Each picture is written as a whole to docs/results/images/.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,20 @@ class Shot:
     height: int = 820  # pixels; the width is 1280
 
 
+FIVE_MOVES = """
+fetch("/api/worlds/beasty/games", {method: "POST", headers: {"Content-Type": "application/json"},
+  body: JSON.stringify({seats: ["you", "agent"], deal: 11})}).then((answer) => answer.json())
+  .then((game) => { location.hash = `#/world/beasty/${game.id}`; });
+let left = 5, shown = "";
+const timer = setInterval(() => {
+  const step = document.querySelector(".bb")?.dataset.step, move = document.querySelector(".bb-move");
+  if (!move || step === undefined || step === shown) return;
+  shown = step;
+  if (left-- > 0) move.click();
+  else { clearInterval(timer); document.querySelector(".hint").click(); }
+}, 200);
+"""  # of one deal, so that both pictures show the same game; then the hint
+
 SHOTS = (
     Shot(name="runs", run="band", address="/", before="document.querySelector('.sweep input').click();",
          ready="document.querySelectorAll('.compared canvas').length >= 1", height=1150),
@@ -74,9 +89,8 @@ SHOTS = (
     Shot(name="map", run="small", address="/run/{run}/gameboy",
          before="document.querySelectorAll('[data-savestate]')[0].click();",
          ready="document.querySelector('.gb-screen').dataset.place !== undefined", height=1240),
-    Shot(name="beasty", run="", address="/world/beasty",
-         before="document.querySelector('.bb-actions button').click();",
-         ready="document.querySelectorAll('.bb-live, .bb-log').length >= 2"),
+    Shot(name="beasty", run="", address="/world/beasty", before=FIVE_MOVES,
+         ready="document.querySelector('.bb-move.best') !== null", height=1000),
 )  # fmt: skip
 
 
@@ -95,18 +109,17 @@ def linked(runs: Path) -> Iterator[Path]:
         yield folder
 
 
-def page(runs: Path) -> Iterator[tuple[str, bytes]]:
-    """All pictures of the page, in both colour schemes."""
+def page(shot: Shot, runs: Path) -> Iterator[tuple[str, bytes]]:
+    """One picture of the page, in both colour schemes."""
     if not (chromium.CHROMIUM and chromium.DRIVER):
         raise Missing("the page needs chromium and chromedriver")
-    for name in {shot.run for shot in SHOTS} - {""}:
-        existing(runs, name)
+    if shot.run:
+        existing(runs, shot.run)
     with linked(runs) as folder, served(folder) as (address, _):
-        for shot in SHOTS:
-            for scheme in ("light", "dark"):
-                with chromium.browser() as driver:
-                    picture = take(driver, address, folder / shot.run, shot, scheme)
-                yield f"page_{shot.name}_{scheme}.png", smaller(picture)
+        for scheme in ("light", "dark"):
+            with chromium.browser() as driver:
+                picture = take(driver, address, folder / shot.run, shot, scheme)
+            yield f"page_{shot.name}_{scheme}.png", smaller(picture)
 
 
 def take(driver: Any, address: str, run_folder: Path, shot: Shot, scheme: str) -> bytes:
@@ -182,7 +195,7 @@ def survival(runs: Path) -> Iterator[tuple[str, bytes]]:
 
 PICTURES: dict[str, Callable[[Path], Iterator[tuple[str, bytes]]]] = {
     "match": of_run("match.gif"), "learning": of_run("learning.png"), "small": small, "survival": survival,
-    "page": page,
+    **{f"page_{shot.name}": partial(page, shot) for shot in SHOTS},
 }  # fmt: skip
 
 
@@ -191,14 +204,20 @@ PICTURES: dict[str, Callable[[Path], Iterator[tuple[str, bytes]]]] = {
 
 def rematch(*words: str, folder: Path = ROOT) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "rematch.cli", *words], cwd=folder, env=environment, check=True)
+    subprocess.run([sys.executable, "-m", "rematch", *words], cwd=folder, env=environment, check=True)
 
 
-def train_missing(runs: Path) -> None:
+def needed(names: Sequence[str]) -> set[str]:
+    """The runs that these pictures show."""
+    shown = {f"page_{shot.name}": shot.run for shot in SHOTS} | {"match": "quick", "learning": "quick"}
+    return {shown.get(name, "") for name in names} - {""}
+
+
+def train_missing(runs: Path, names: set[str]) -> None:
     runs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rematch-pictures-", dir=runs) as temporary:
         for name, words in COMMANDS.items():
-            if not complete(runs / name):
+            if name in names and not complete(runs / name):
                 rematch(*words, "--name", name, folder=Path(temporary))
                 shutil.move(Path(temporary) / "runs" / name, runs / name)
 
@@ -206,11 +225,11 @@ def train_missing(runs: Path) -> None:
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="folder of the runs (default: runs)")
-    parser.add_argument("--train", action="store_true", help="train the runs that are missing")
+    parser.add_argument("--train", action="store_true", help="train the runs that are needed and missing")
     parser.add_argument("--only", nargs="+", choices=PICTURES, default=list(PICTURES), help="what to make")
     options = parser.parse_args(words)
     if options.train:
-        train_missing(options.runs)
+        train_missing(options.runs, needed(options.only))
     code = 0
     for name in options.only:
         try:

@@ -24,6 +24,7 @@ def html_of(cell: Any) -> str:
     return "".join(output["data"].get("text/html", "") for output in cell.outputs if "data" in output)
 
 
+@pytest.mark.slow
 def test_example_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLE.parents[1]))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))

@@ -84,6 +84,6 @@ def test_policy_with_old_weight_names_is_read(
 
 
 def test_exported_agents_with_old_weight_names_are_read() -> None:
-    for game in ("beasty", "gameboy"):
-        path = Path(registry.__file__).parent / game / "agent.safetensors"
+    for file in ("beasty/agent_first.safetensors", "gameboy/agent.safetensors"):
+        path = Path(registry.__file__).parent / file
         assert policy_export.read(path).policy.weights.any()

@@ -173,6 +173,32 @@ def test_actions_depend_on_game_number_seat_and_step() -> None:
     assert (made.act(elsewhere, rng_key).action != all_rows.action).any()
 
 
+def test_a_value_that_is_not_wanted_changes_no_action() -> None:
+    whole = toys.matching.make(toys.matching.Config(), 40, 0, 1)
+    for shared in (False, True):
+        made = Policy(whole.spec.roles["matcher"], NetworkConfig(shared=shared), "p")
+        made.initialise(0)
+        with_value = made.act(seat_of(whole, 0, range(40)), RngKey(5, 3, 2))
+        without = made.act(
+            dataclasses.replace(seat_of(whole, 0, range(40)), value_wanted=False), RngKey(5, 3, 2)
+        )
+        assert with_value.value is not None and without.value is None
+        assert with_value.logp is not None and without.logp is not None
+        assert with_value.action.tobytes() == without.action.tobytes()
+        assert with_value.logp.tobytes() == without.logp.tobytes()
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_heads_are_those_of_forward_in_the_wanted_rows_and_0_elsewhere(discrete: bool) -> None:
+    for shared in (False, True):
+        made = policy(role(discrete=discrete), hidden=(33, 20), shared=shared)
+        obs = np.random.default_rng(0).standard_normal((150, made.role.size)).astype(np.float32)
+        wanted = (np.arange(150) % 3 > 0).astype(np.uint8)
+        heads, whole = made.heads(obs, wanted), made.forward(obs)[0]
+        assert heads[wanted > 0].tobytes() == whole[wanted > 0].tobytes()
+        assert not heads[wanted == 0].any() and whole.any()
+
+
 def test_mask_and_greedy_reach_the_network() -> None:
     world = toys.sticks.make(toys.sticks.Config(), 200, 0, 1)
     states = world.save(np.arange(200, dtype=np.int32)).view(world.state.dtype)[:, 0]

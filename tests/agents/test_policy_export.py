@@ -118,6 +118,7 @@ def test_beasty_agent_is_small() -> None:
     assert policy_export.read(agent).game == "beasty"
 
 
+@pytest.mark.slow
 def test_gameboy_agent_finishes_its_cartridge(monkeypatch: pytest.MonkeyPatch) -> None:
     """99 of 100 games are finished (README); of two at least one, on any machine. No bot is evaluated."""
     agent = Path(registry.__file__).parent / "gameboy" / "agent.safetensors"

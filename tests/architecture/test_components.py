@@ -10,9 +10,10 @@ import architecture
 import pytest
 
 
-@pytest.mark.parametrize("rule", architecture.rules(), ids=lambda rule: rule.name)
-def test_plan_of_the_package_holds(rule: architecture.Rule) -> None:
-    assert not rule.broken, f"{rule.name}: {', '.join(rule.broken)}"
+def test_plan_of_the_package_holds() -> None:
+    rules = architecture.rules()
+    assert len(rules) == 6
+    assert {rule.name: rule.broken for rule in rules if rule.broken} == {}
 
 
 def test_rules_notice_what_they_forbid() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,14 @@ from pathlib import Path
 import generate_reference
 from support.source_tree import DOCS, PACKAGE, ROOT, name_of, package_of
 
+from rematch import api
+from rematch.cli import command_list
+from rematch.core import config
+from rematch.core.component import Component
+from rematch.core.errors import NotInstalled
 from rematch.training.component_list import COMPONENTS
+from rematch.verbs.play import play_settings
+from rematch.worlds import registry
 
 ARCHITECTURE = "docs/explanation/architecture.md"
 
@@ -44,6 +53,41 @@ def test_docs_python_runs(tmp_path: Path) -> None:
         assert run.returncode == 0, f"{name_of(page)}: {run.stderr[-500:]}"
 
 
+def documented_commands() -> list[tuple[str, list[str]]]:
+    """(page, words) of each line of a page that is a command; a remark stands after two spaces."""
+    out = []
+    for page in DOCS:
+        for line in page.read_text().replace("\\\n", " ").splitlines():
+            if match := re.match(r"    rematch (\S.*)|rematch (train .*)", line):
+                text = re.split(r"\s{2,}#?|\s#", match[1] or match[2])[0]
+                out.append((name_of(page), shlex.split(text)))
+    return out
+
+
+def known_options() -> set[str]:
+    """Settings of all games, also of those who play them, as flags."""
+    options = {"--help", "-h", "--allow-code", "--network"}
+    for name in registry.names():
+        with contextlib.suppress(NotInstalled):
+            options |= {f"--{key}" for key, _, _ in config.leaves(api.default(name))}
+            options |= {f"--{key}" for key, _, _ in config.leaves(registry.find(name).Config())}
+            options |= {f"--{key}" for key, _, _ in config.leaves(play_settings(name))}
+    return options
+
+
+def test_commands_of_the_pages_exist_with_their_options() -> None:
+    commands, settings = documented_commands(), known_options()
+    assert len(commands) > 200
+    for page, words in commands:
+        command = command_list.find(words[0])
+        options = {option.name for option in command.options} | settings
+        for word in words[1:]:
+            option = word.partition("=")[0]
+            own = option.startswith(("--hash_novelty.", "--stop_at_entropy."))  # of the examples
+            if option.startswith("--") and not own:
+                assert option in options or option.replace("_", "-") in options, f"{page}: {' '.join(words)}"
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in DOCS:
         for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
@@ -52,7 +96,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_contributing_and_architecture_name_every_package() -> None:
-    packages = sorted({package_of(path) for path in PACKAGE} - {"__init__", "api"})
+    packages = sorted({package_of(path) for path in PACKAGE} - {"__init__", "__main__", "api"})
     contributing, architecture = (ROOT / "CONTRIBUTING.md").read_text(), (ROOT / ARCHITECTURE).read_text()
     for package in packages:
         assert contributing.count(f"\n  {package}/ ") == 1, f"CONTRIBUTING.md: one line for {package}/"
@@ -62,6 +106,13 @@ def test_contributing_and_architecture_name_every_package() -> None:
 def test_architecture_lists_the_components_in_their_order() -> None:
     rows = re.findall(r"^\| `(\w+)` \| \w+ \|", (ROOT / ARCHITECTURE).read_text(), re.M)
     assert rows == [component.name for component in COMPONENTS]
+
+
+def test_architecture_names_every_hook() -> None:
+    table = (ROOT / ARCHITECTURE).read_text().partition("## The hooks")[2].partition("\n## ")[0]
+    public = [name for name in vars(Component) if not name.startswith("_")]
+    hooks = {name for name in public if callable(getattr(Component, name))}
+    assert hooks - {"configs"} == hooks & set(re.findall(r"`(\w+)`", table))
 
 
 def test_reference_pages_are_current() -> None:

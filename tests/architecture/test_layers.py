@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ LAYERS = (
     ("rehearsal", "sweeps"),
     ("api", "verbs"),
     ("bench", "adapters", "cli", "web"),
+    ("__main__",),
 )
 LAYER_OF = {package: number for number, layer in enumerate(LAYERS) for package in layer}
 
@@ -50,11 +52,13 @@ def module_of(node: ast.ImportFrom, path: Path) -> str:
     return ".".join([*parents, *([node.module] if node.module else [])])
 
 
+@functools.cache
 def is_module(name: str) -> bool:
     file = ROOT / name.replace(".", "/")
     return file.is_dir() or any(file.with_suffix(suffix).exists() for suffix in (".py", ".pyx"))
 
 
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Modules of rematch that a file imports, anywhere in it, as dotted names."""
     modules: set[str] = set()

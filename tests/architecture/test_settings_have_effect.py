@@ -161,6 +161,7 @@ OTHER: dict[str, Any] = {
     "balance.until": 0.5,
     "imitation.steps": 24 * 8 * 2, "imitation.teachers": ("pure_pursuit", "obstacle_orbit"),
     "imitation.log_std": -1.0, "imitation.rise": 3, "imitation.epochs": 400,
+    "imitation.anchored": ("pursuer",), "imitation.anchor_weight": 30.0,
     "curriculum.capture_rate": 1.0, "curriculum.min_escape_rate": 1.0, "curriculum.gap_threshold": 0.001,
     "curriculum.gap_consecutive": 3, "curriculum.min_phases": 3, "curriculum.regress_rate": 0.0,
     "curriculum.regress_after": 0, "curriculum.mixed_ratio": 0.5, "curriculum.min_obstacles": 1,

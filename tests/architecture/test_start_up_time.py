@@ -32,7 +32,7 @@ def test_importing_costs_next_to_nothing() -> None:
 def test_help_comes_at_once() -> None:
     watch = (
         "import os, sys, subprocess;"
-        "r = subprocess.run([sys.executable, '-m', 'rematch.cli', '--help'], capture_output=True, text=True);"
+        "r = subprocess.run([sys.executable, '-m', 'rematch', '--help'], capture_output=True, text=True);"
         "t = os.times(); print(t.children_user + t.children_system); print(r.returncode, r.stderr, r.stdout)"
     )
     seconds, output = best_of_three(["-c", watch])

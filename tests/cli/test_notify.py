@@ -26,7 +26,7 @@ SHORT = flags(replays__games=0)
 
 def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
-    command = [sys.executable, "-m", "rematch.cli", *words]
+    command = [sys.executable, "-m", "rematch", *words]
     return subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, start_new_session=True)
 
@@ -71,6 +71,7 @@ def test_run_that_is_killed_resumed_and_stopped(tmp_path: Path) -> None:
     assert all(request.path.endswith(TOKEN) for request in received)
 
 
+@pytest.mark.slow
 def test_end_of_a_run_and_a_dead_server(tmp_path: Path) -> None:
     with server() as (url, received):
         words = ["train", "pursuit", *SHORT, "--name", "short", "--notify", f"{url}/{TOKEN}"]

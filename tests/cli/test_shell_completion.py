@@ -107,7 +107,7 @@ def test_completion_is_quick_and_imports_little() -> None:
 def in_bash(workdir: Path, line: str) -> list[str]:
     """The completions of bash for a command line, by the function that the script registers."""
     program = workdir / "rematch"
-    program.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rematch.cli \"$@\"\n")
+    program.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rematch \"$@\"\n")
     program.chmod(0o700)
     words = " ".join(map(shlex.quote, line.split(" ")))
     script = f"""

@@ -21,12 +21,10 @@ from rematch.core.errors import ConfigError, NotInstalled
 
 @pytest.fixture(autouse=True)
 def no_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither a token nor other variables of Ray; changes of the test are undone."""
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    for name in (*connection.SETTINGS, *connection.ONE_MACHINE):
-        monkeypatch.setenv(name, "")
+    """Neither a token nor other variables of Ray: an empty number ends Python when Ray is imported."""
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS", *connection.SETTINGS,
+                 *connection.ONE_MACHINE):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
@@ -61,6 +59,26 @@ def test_own_cluster_gets_a_random_token() -> None:
     assert first["RAY_AUTH_MODE"] == "token" and "RAY_AUTH_TOKEN" not in os.environ
 
 
+@pytest.mark.parametrize(("address", "limited"), [("127.0.0.1:6379", True), ("localhost:6379", True),
+                                                  ("[::1]:6379", True), ("10.0.0.7:6379", False)])
+def test_cluster_on_127_0_0_1_is_joined_under_that_address(
+        monkeypatch: pytest.MonkeyPatch, address: str, limited: bool) -> None:
+    """Otherwise Ray would look for a node of this machine under another address, and wait for minutes."""
+    environments: list[dict[str, str]] = []
+
+    def connect(name: str, environment: dict[str, str], request: object) -> None:
+        environments.append(environment)
+        raise ClusterError("seen")
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(connection, "connect", connect)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ClusterError, match="seen"), connected("ray"):
+        pass
+    assert (connection.ONE_MACHINE.items() <= environments[0].items()) is limited
+
+
 def test_closed_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
@@ -75,6 +93,12 @@ def test_closed_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_refusals_are_one_line(text: str) -> None:
     line = refusal("ray://a:1", text)
     assert line.splitlines() == [line] and line.startswith("--cluster = ray://a:1: ")
+
+
+@pytest.mark.parametrize("text", ["Failed to connect to Ray cluster at 127.0.0.1:33631", "timed out"])
+def test_refusal_without_a_reason_names_the_token(text: str) -> None:
+    """On a busy machine Ray does not always say that the token was wrong."""
+    assert "expected the cluster's token in RAY_AUTH_TOKEN" in refusal("ray", text)
 
 
 def test_commands_refuse_a_wrong_address(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

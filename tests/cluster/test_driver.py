@@ -125,6 +125,11 @@ class Player:
             raise ray.exceptions.ActorDiedError("The actor died\\nbecause of a lost node")
         if fault == "raises":
             raise ray.exceptions.RayTaskError("Traceback\\n  File\\nZeroDivisionError: division by zero")
+        if fault == "missing":  # a client of Ray gets the exception itself
+            raise ModuleNotFoundError("No module named 'rematch'")
+        if fault == "creation":
+            raise ray.exceptions.ActorDiedError("The actor died because of an error raised in its creation "
+                                                "task, ray::P()\\nImportError: No module named 'rematch'")
         if fault == "vanishes":
             os._exit(1)
         if fault == "hangs":
@@ -218,7 +223,14 @@ def test_node_with_another_version_or_without_a_core_is_refused(connect: Connect
         players(cluster, "core").play(0, None, b"x", nothing)
 
 
-def test_lost_and_failing_actors_are_told_apart(connect: Connect) -> None:
+@pytest.mark.parametrize("fault", ["missing", "creation"])
+def test_node_without_rematch_is_one_line_and_no_lost_player(connect: Connect, fault: str) -> None:
+    line = r"^Rematch does not start on a node \(.*\): .*No module named 'rematch'$"
+    with pytest.raises(ClusterError, match=line):
+        players(connect(""), fault).play(0, None, b"x", nothing)
+
+
+def test_lost_actor_is_no_failing_actor(connect: Connect) -> None:
     cluster = connect("")
     lost = players(cluster, "dies")
     with pytest.raises(PlayerLost, match=r"^The actor died$"):

@@ -23,7 +23,7 @@ from rematch.rehearsal.compare import differences
 if not os.environ.get("REMATCH_CLUSTER"):
     pytest.skip("REMATCH_CLUSTER is not set", allow_module_level=True)
 
-COMMAND = [sys.executable, "-m", "rematch.cli"]
+COMMAND = [sys.executable, "-m", "rematch"]
 FLAGS = """--games 32 --steps 16 --total_steps 61440 --stagger 24 --save_every 10 --threads 1
     --evaluation.games 10 --evaluation.every 100 --evaluation.opponents random --network.hidden 8,8
     --league.snapshot_every 1 --league.rotate 1"""
@@ -125,6 +125,27 @@ def test_check_lists_every_node(nodes: Any) -> None:
     done = rematch(["cluster", "check", "--cluster", nodes.address])
     assert done.returncode == 0, done.stderr + done.stdout
     assert done.stdout.count("nothing\n") == 1 + 1 + len(nodes.nodes)  # this machine, the head, the others
+
+
+def test_sweep_is_shown_while_it_runs_and_outlives_a_node(nodes: Any, tmp_path: Path) -> None:
+    """Five runs, and places for three: each place is used again."""
+    import cluster as check  # tools/checks/cluster.py: leaves out clock times of all runs
+
+    words = ["sweep", "quick", "--seeds", "0-4", *FLAGS.replace("61440", "245760").split()]
+    here, there = tmp_path / "here/sweep", tmp_path / "there/sweep"
+    rematch([*words, "--name", str(here), "--jobs", "1"]).check_returncode()
+    child = subprocess.Popen([*COMMAND, *words, "--name", str(there), "--cluster", "ray"], cwd=ROOT,
+                             env=nodes.environment, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
+    wait_for_iteration(there / "seed-0", 12)
+    status = rematch(["status", str(there)])
+    nodes.kill(0)
+    nodes.add()
+    output, _ = child.communicate(timeout=300)
+    assert child.returncode == 0, output
+    assert "running" in status.stdout, status.stdout + status.stderr
+    assert "lost its node" in output
+    assert check.differences(here, there) == []
 
 
 def test_vanished_cluster_leaves_a_run_that_can_be_resumed(nodes: Any, local: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from rematch.agents.learners import dqn
 from rematch.cli.main import main
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
+from rematch.core.system import cuda
 from rematch.storage.run_folder import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +98,24 @@ def test_the_documents_commands_are_the_recipe(script: ModuleType, command: str)
         {text for text in whole if text.split()[0] in command}  # fmt: skip
 
 
+def test_a_run_stays_on_its_device(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command continues a run of the processor on a machine with a GPU."""
+    monkeypatch.setattr(cuda, "no_gpu", lambda: "PyTorch finds no NVIDIA GPU")
+    folder = tmp_path / "run"
+    assert script.device_of_run(folder, []) == []
+    with Run.create(folder, settings.to_yaml(api.configure("big"))):
+        pass
+    monkeypatch.setattr(cuda, "no_gpu", lambda: "")
+    assert configured(script, [])[0].dqn.device == "cuda"
+    words = script.device_of_run(folder, ["--world.cartridge", "tiny"])
+    config, _ = configured(script, words)
+    assert words == ["--dqn.device=cpu"] and config.dqn.device == "cpu"
+    script.check_same_settings(folder, config)
+    assert script.device_of_run(folder, ["--dqn.device=cuda"]) == []
+
+
 @pytest.mark.parametrize(("words", "key", "value"), [
     (["--num-envs", "64"], "games", 64), (["--total-steps", "4096"], "total_steps", 4096),
     (["--batch-size", "32"], "dqn.batch", 32), (["--model-size", "slim"], "dqn.size", "slim"),
@@ -142,6 +161,7 @@ def test_a_short_run_learns_all_the_same(script: ModuleType) -> None:
     assert notes == ["note: --total-steps 4096: learning begins after 409 steps, not 5000"]
 
 
+@pytest.mark.slow
 def test_it_writes_every_file_that_the_document_names(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,6 +231,7 @@ def run_until_a_stop_request(folder: Path) -> None:
     assert (folder / "savestates" / "big_run_01").is_dir()
 
 
+@pytest.mark.slow
 def test_command_of_the_earlier_project_runs_unchanged_until_a_stop_request(tmp_path: Path) -> None:
     """SIGTERM, as from a cluster, saves everything; no window, nothing on stderr.
 
@@ -226,6 +247,7 @@ def test_command_of_the_earlier_project_runs_unchanged_until_a_stop_request(tmp_
     pytest.fail("no stop request after the first iteration left a checkpoint")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*not a known cartridge")
 def test_command_runs_to_its_end_on_a_cartridge_titled_as_red(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

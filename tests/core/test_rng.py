@@ -135,3 +135,19 @@ def test_generators_of_one_key_are_equal_and_of_two_differ() -> None:
     other = rng.generator(3, rng.SHUFFLE, 1, 3)
     output = first.random(8)
     assert (output == again.random(8)).all() and (output != other.random(8)).all()
+
+
+@given(U64, st.integers(0, 3000))
+@settings(max_examples=60, deadline=None)
+def test_permutation_is_that_of_numpy(seed: int, count: int) -> None:
+    values = np.arange(count, dtype=np.int64) * 3 - 7
+    given = rng.permutation(values, seed, rng.SHUFFLE, 2, 5)
+    assert given.tolist() == rng.generator(seed, rng.SHUFFLE, 2, 5).permutation(values).tolist()
+    assert values.tolist() == list(range(-7, 3 * count - 7, 3))  # the argument did not change
+
+
+@pytest.mark.parametrize("count", [1, 2, 1023, 1024, 1025, 2048, 2049, 65_536, 65_537, 200_001])
+def test_permutation_of_many_numbers_is_that_of_numpy(count: int) -> None:
+    values = np.arange(count)
+    given = rng.permutation(values, 11, rng.SHUFFLE)
+    assert np.array_equal(given, rng.generator(11, rng.SHUFFLE).permutation(values))

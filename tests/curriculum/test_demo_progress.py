@@ -155,6 +155,7 @@ def test_its_settings_change_what_is_paid(change: dict[str, Any]) -> None:
     assert paid[0] == [0, 2, 1] != paid[1]
 
 
+@pytest.mark.slow
 def test_a_run_pays_it_by_its_weight(tmp_path: Path) -> None:
     made = savestate_runs.config(**savestate_runs.SCOUTED)
     trainer = savestate_runs.go_on(tmp_path / "run", made, astray=None).trainer

@@ -48,6 +48,7 @@ def imported(trainer: Trainer) -> list[Any]:
     return [start for start in savestates.archive.starts if start.game == IMPORTED_GAME]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("demonstrations", [False, True])
 def test_imported_states_are_starts_and_survive_a_resume(
     states: Path, tmp_path: Path, demonstrations: bool
@@ -85,6 +86,7 @@ def test_first_games_start_from_imported_states(states: Path) -> None:
     assert archive.power_on.visits + sum(start.visits for start in archive.starts) == 4
 
 
+@pytest.mark.slow
 def test_plain_files_load_in_pyboy_and_come_back(states: Path, tmp_path: Path) -> None:
     """The run's pyboy_states/ are files that bare PyBoy loads, and that another run imports."""
     config = savestate_runs.config(total_steps=4 * 20 * 3, savestates__import_from=str(states))

@@ -315,6 +315,7 @@ def test_who_wanders_often_presses_the_same_again() -> None:
 # --- settings, and a whole run ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_setting_of_theirs_changes_what_they_know() -> None:
     def after(**changes: Any) -> list[Any]:
         _, search = make_search(**{"explorers__games": 3, "explorers__steps": 30} | changes)
@@ -337,6 +338,7 @@ def test_check_uses_few_explorers_for_a_short_time() -> None:
     assert shrink(savestate_runs.config()).explorers.games == 0
 
 
+@pytest.mark.slow
 def test_run_with_explorers_is_equal_after_a_stop_and_with_more_threads(tmp_path: Path) -> None:
     """Moves are the learner's own; scouts find the way, and games are led along it.
 

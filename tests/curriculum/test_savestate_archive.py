@@ -73,6 +73,7 @@ def index_of(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.slow
 def test_the_frontier_replays_from_power_on_to_the_same_bytes(finished: tuple[Path, Any]) -> None:
     """By inputs alone, on a bare emulator."""
     frontier = json.loads((finished[0] / "frontier.inputs").read_text())
@@ -183,6 +184,7 @@ def test_off_writes_no_savestates_but_keeps_what_was_reached(tmp_path: Path) -> 
     assert all(result["cold"] == result["frontier"] for result in times.values())
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
     """Two parts capture the same milestones in the same rollout; the first by (step, game) is kept."""
     for threads in (1, 2):
@@ -271,6 +273,7 @@ def test_a_state_in_quarantine_is_not_drawn() -> None:
 # --- resume -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["guided", "scouted"])
 def test_killed_runs_end_as_an_undisturbed_one(tmp_path: Path, kind: str) -> None:
     ours = os.pathsep.join([str(Path(api.__file__).parents[1]), str(Path(__file__).parents[1])])
@@ -282,6 +285,7 @@ def test_killed_runs_end_as_an_undisturbed_one(tmp_path: Path, kind: str) -> Non
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_a_resume_brings_the_folder_back(tmp_path: Path) -> None:
     folder, made = tmp_path / "run", savestate_runs.config(total_steps=4 * 20 * 6, save_every=2)
     savestate_runs.go_on(tmp_path / "twin", made)
@@ -305,6 +309,7 @@ def test_a_resume_brings_the_folder_back(tmp_path: Path) -> None:
     assert differences(tmp_path / "twin", folder) == []
 
 
+@pytest.mark.slow
 def test_a_resume_from_the_beginning_removes_what_was_reached(tmp_path: Path) -> None:
     """Killed before its first checkpoint: another machine may not reach the same states again."""
     folder, made = tmp_path / "run", savestate_runs.config(total_steps=4 * 20 * 3, save_every=3)
@@ -408,6 +413,7 @@ def outcome(folder: Path, changes: dict[str, Any]) -> bytes:
     return b"".join((folder / name).read_bytes() for name in ("metrics.jsonl", "savestates/index.json"))
 
 
+@pytest.mark.slow
 def test_settings_change_what_a_run_does(tmp_path: Path) -> None:
     base = outcome(tmp_path / "base", {})
     for number, (key, value) in enumerate(KNOBS.items()):

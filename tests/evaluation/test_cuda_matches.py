@@ -94,8 +94,45 @@ def test_a_limit_of_steps_breaks_games_off(emulated_training: None) -> None:
 def test_players_that_the_gpu_cannot_seat_are_left_to_the_cpu(emulated_training: None) -> None:
     game, _, on_gpu = boards()
     role = on_gpu.spec.roles["pursuer"]
-    deep = Policy(role, NetworkConfig(hidden=(64, 64, 64)), "deep")
-    deep.initialise(0)
-    match = ([deep, game.bot("random", "evader")], MatchKey(3, 0))
+    own = Policy(role, NetworkConfig(hidden=(64, 64)), "own")
+    own.config = NetworkConfig(module="mine.py:Net")
+    match = ([own, game.bot("random", "evader")], MatchKey(3, 0))
     assert on_gpu.many is not None and on_gpu.many.play(on_gpu, [match]) == [None]
-    assert len(on_gpu.match(match[0], 3, 0).length) == 3
+
+
+TORCH_SUBJECTS: dict[str, tuple[str, dict[str, Any], NetworkConfig]] = {
+    "two towers": ("pursuit", {}, NetworkConfig(hidden=(16, 12), shared=False)),
+    "sensors": ("pursuit", {"full_obs": False, "lidar_rays": 4, "history_length": 2},
+                NetworkConfig(hidden=(12,), encoder="lstm", encoder_hidden=6)),
+    "categories": ("lattice", {"n": 5, "horizon": 9}, NetworkConfig(hidden=(16,), critic="own")),
+    "one role": ("beasty", {}, NetworkConfig(hidden=(12,), critic="centralized")),
+    "transformer": ("beasty", {}, NetworkConfig(kind="transformer", width=8, heads=2, layers=1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("subject", TORCH_SUBJECTS)
+def test_networks_of_torch_act_as_on_the_cpu(subject: str, greedy: bool, emulated_training: None) -> None:
+    """Equal games but for the few in which rounding changes an action."""
+    name, settings, network = TORCH_SUBJECTS[subject]
+    game = find(name)
+    config = game.Config(**settings | ({"max_steps": 20} if name == "pursuit" else {}))
+    on_cpu, on_gpu = (Scoreboard(lambda *place: game.make(config, *place), 3, 1) for _ in range(2))
+    on_gpu.many = CudaMatches(game)
+    players: list[Any] = []
+    for seat in range(on_cpu.spec.seats):
+        role = on_cpu.spec.role_of(seat)
+        players.append(Policy(role, network, f"{role.name} {seat}"))
+        players[-1].initialise(seat)
+        players[-1].greedy = greedy
+    other = on_cpu.spec.role_of(1).name
+    against_bot = [players[0], game.bot(game.bots[other][-1], other)]
+    for match in (players, against_bot):
+        expected, actual = on_cpu.match(match, GAMES, 5), on_gpu.match(match, GAMES, 5)
+        same = expected.length == actual.length
+        assert np.mean(same) > 0.9
+        assert np.abs(expected.outcome - actual.outcome)[same].mean() < 0.05
+    if on_cpu.spec.role_of(0).actions.kind == "discrete":
+        assert np.mean(expected.actions == actual.actions) > 0.9
+    (table,) = on_gpu.many.tables.values()
+    assert len(table.torch_seats) == len(on_cpu.spec.roles)

@@ -76,6 +76,7 @@ def test_run_stores_past_policies_and_its_last(tmp_path: Path) -> None:
     assert [entry.iteration for entry in earlier] == [4, 8]
 
 
+@pytest.mark.slow
 def test_resumed_run_stores_the_same_files(tmp_path: Path) -> None:
     """Any files in past/ at the time of a resume: at the end they are those of an undisturbed run."""
     play(small(), tmp_path / "one")

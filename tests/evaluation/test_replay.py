@@ -20,6 +20,7 @@ from rematch.core.errors import ConfigError, Damaged
 from rematch.core.player import Decision, RngKey, Seat
 from rematch.core.recording import BROKEN_OFF, RESIGNED, Replay
 from rematch.core.system import user_code
+from rematch.evaluation.match import play
 from rematch.evaluation.replay import Match, Playback, record
 from rematch.evaluation.replay_choice import Choice
 from rematch.storage import atomic_files, replay_files
@@ -104,6 +105,22 @@ def lattice_game(player: Any, limit: int = 30) -> Replay:
     world = game.make(game.Config(), 1, 0, 0)
     players = [player, game.bot("random", "evader")]
     return record(world, players, Match(world="lattice", config=game.Config(), seed=1), limit)[0]
+
+
+def test_only_a_replay_asks_players_for_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: list[bool] = []
+
+    def noted(self: Noted, seat: Seat, *rest: Any) -> Decision:
+        wanted.append(seat.value_wanted)
+        return act(self, seat, *rest)
+
+    act = Noted.act
+    monkeypatch.setattr(Noted, "act", noted)
+    length = lattice_game(Noted()).length
+    assert wanted == [True] * length
+    game = registry.find("lattice")
+    play(game.make(game.Config(), 1, 0, 0), [Noted(), game.bot("random", "evader")], 1)
+    assert set(wanted[length:]) == {False}
 
 
 def test_values_probabilities_and_digests_of_players_are_recorded() -> None:

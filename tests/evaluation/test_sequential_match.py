@@ -9,7 +9,7 @@ from support.commands import Runner, finished, refused, succeed, workdir
 
 from rematch.cli import main
 from rematch.core.errors import ConfigError
-from rematch.verbs.evaluate import evaluate
+from rematch.verbs.evaluate import EvaluationOptions, evaluate
 from rematch.verbs.tournament import Match, play_match, tournament
 
 __all__ = ["finished", "refused", "succeed", "workdir"]
@@ -43,14 +43,14 @@ def test_threshold_decides_and_sets_the_exit_code(capsys: pytest.CaptureFixture[
 
 
 def test_run_is_evaluated_until_it_is_precise(workdir: Path, refused: Runner) -> None:
-    result = evaluate("done", until=0.08, games=2000, against=["random"])
+    result = evaluate("done", games=2000, against=["random"], options=EvaluationOptions(until=0.08))
     entries = [*result["table"], *result["rates"].values()]
     assert entries and all((entry["high"] - entry["low"]) / 2 <= 0.08 for entry in entries)
     assert result["until"] == 0.08 and len({entry["games"] for entry in result["table"]}) >= 1
     assert "expected one of them" in refused("eval", "done", "--until", "0.1", "--better-than", "0.5")
     assert "--until" in refused("eval", "done", "--until", "0")
     with pytest.raises(ConfigError, match="one seat"):
-        evaluate("@small", until=0.1)
+        evaluate("@small", options=EvaluationOptions(until=0.1))
 
 
 def test_shipped_agents_have_short_names(succeed: Runner, refused: Runner, tmp_path: Path,
@@ -59,7 +59,7 @@ def test_shipped_agents_have_short_names(succeed: Runner, refused: Runner, tmp_p
     out = succeed("tournament", "beasty", "@beasty", "queue", "random", "--games", "20")
     assert out.splitlines()[3].split()[:2] == ["1", "@beasty"] and "Elo" in out
     assert "@beasty" in succeed("eval", "beasty", "--players", "@beasty,queue", "--games", "4")
-    assert "expected one of @beasty, @small; nearest: @beasty" in refused(
+    assert "expected one of @beasty, @beasty_first, @small; nearest: @beasty" in refused(
         "eval", "beasty", "--players", "@besty,queue")
     assert "is a policy of gameboy" in refused("eval", "beasty", "--players", "@small,queue")
     assert "three players or more" in refused("tournament", "beasty", "queue", "random")

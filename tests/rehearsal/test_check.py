@@ -66,6 +66,7 @@ def results(text: str) -> dict[str, str]:
     return {line[:NAME_WIDTH].strip(): line[NAME_WIDTH + 1 :].split()[0] for line in lines}
 
 
+@pytest.mark.slow
 def test_every_feature_fires_and_no_file_remains(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +101,7 @@ def test_crash_is_one_line_and_exit_code_1(
     assert len(out.splitlines()) == 1 and list(place.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_resume_with_different_bytes_fails(place: Path) -> None:
     """After a change of one byte in the undisturbed run, the comparison names the file."""
     config = settings.replace(shrink(api.configure("quick")), {"evaluation.opponents": ("random",)})
@@ -153,6 +155,7 @@ def test_setting_without_effect_has_no_proof(tmp_path: Path) -> None:
     assert check.changed_run(small, {"threads": 2}, folder) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["dqn", "ppo"])
 def test_reward_terms_and_episodes_have_evidence_with_each_learner(
     little: None, learner: str, tmp_path: Path

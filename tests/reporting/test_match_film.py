@@ -104,10 +104,10 @@ def test_mp4_shows_each_turn_for_a_second() -> None:
     assert not reason and b"ftyp" in data[:16]
 
 
-def ended(end: str, outcome: tuple[float, ...], *names: str) -> Replay:
+def ended(end: str, outcome: tuple[float, ...], *names: str, steps: int = 9) -> Replay:
     roles = ("hunter", "runner", "hunter")
     players = tuple(ReplayPlayer(role=role, name=name) for role, name in zip(roles, names))
-    actions = {"hunter": np.zeros((9, 1), np.int32)}
+    actions = {"hunter": np.zeros((steps, 1), np.int32)}
     return Replay(world="x", build="", settings={}, seed=0, game=0, start=np.zeros(1, np.uint8),
                   players=players, actions=actions, end=end, outcome=outcome, final="", states="")
 
@@ -121,6 +121,7 @@ def ended(end: str, outcome: tuple[float, ...], *names: str) -> Replay:
     (ended(BROKEN_OFF, (0.5, 0.5), "a", "b"), "still undecided after 9 steps"),
     (ended(DECIDED_END, (1.0,), "a"), "goal reached after 9 steps"),
     (ended(DECIDED_END, (0.0,), "a"), "over after 9 steps"),
+    (ended(DECIDED_END, (0.0,), "a", steps=1), "over after 1 step"),
 ])  # fmt: skip
 def test_caption_for_every_kind_of_end(replay: Replay, caption: str) -> None:
     assert replay.caption() == caption

@@ -5,14 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from support import gameboy_worlds, savestate_runs
 from support.local_players import LocalPlayers, local_place
 from support.trainers import resume_run, start_run
 
 from rematch.core import config as settings
+from rematch.curriculum.savestates import Savestates
 from rematch.rehearsal.compare import differences
-from rematch.rollout.remote_collector import STATES_EVERY
+from rematch.rollout import remote_collector
+from rematch.rollout.remote_collector import SinceStates
 from rematch.training.recipes import configure
+from rematch.training.trainer import Trainer
 
 SMALL: dict[str, Any] = {
     "games": 10, "steps": 12, "total_steps": 10 * 12 * 5, "save_every": 2, "threads": 1,
@@ -42,7 +47,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [*list(RUNS)[:-1], pytest.param("gameboy", marks=pytest.mark.slow)])
 def test_remote_collector_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
     """With three parts; each player is lost at a fifth of its messages, before it plays or afterwards."""
     recipe, changes = RUNS[name]
@@ -78,11 +83,55 @@ def test_states_are_sent_once_where_no_player_is_lost(tmp_path: Path) -> None:
     assert made[0].calls == 2 * (5 + 1 + 1)
 
 
-@pytest.mark.parametrize("recipe", ["pursuit", "tiny"])
-def test_lost_player_plays_all_rollouts_since_the_newest_states_again(recipe: str, tmp_path: Path) -> None:
-    """Without a checkpoint in between the newest states are up to STATES_EVERY rollouts old."""
+def test_states_are_wanted_after_rollouts_bytes_or_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_collector, "MOST_SECONDS", 1000.0)  # a busy machine may be slow
+    since = SinceStates()
+    for _ in range(remote_collector.MOST_ROLLOUTS - 1):
+        since.add(b"x")
+        assert not since.too_long
+    since.add(b"x")
+    assert since.too_long
+    since = SinceStates()
+    since.add(bytes(remote_collector.MOST_BYTES - 1))
+    assert not since.too_long
+    since.add(b"x")
+    assert since.too_long
+    since = SinceStates()
+    since.add(b"x")
+    since.began -= remote_collector.MOST_SECONDS
+    assert since.too_long
+
+
+def test_states_come_again_before_too_much_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The messages since the newest states stay in the memory of a cluster, so they must not add up."""
+    monkeypatch.setattr(remote_collector, "MOST_BYTES", 1)
+    config = settings.replace(configure("pursuit"), SMALL | LEAGUE | {
+        "stagger": 0, "save_every": 100, "evaluation.every": 100})
+    kept = []
+    real = remote_collector.RemoteCollector._wait
+
+    def wait(collector: Any) -> None:
+        real(collector)
+        kept.append(max(map(len, collector.past)))
+
+    monkeypatch.setattr(remote_collector.RemoteCollector, "_wait", wait)
+    start_run(tmp_path / "remote", config, place=local_place(2))
+    assert len(kept) >= 5 and max(kept) == 1
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> int:
+    """States come with every fourth rollout."""
+    monkeypatch.setattr(remote_collector, "MOST_ROLLOUTS", 4)
+    return 4
+
+
+@pytest.mark.parametrize("recipe", ["pursuit", pytest.param("tiny", marks=pytest.mark.slow)])
+def test_lost_player_plays_all_rollouts_since_the_newest_states_again(
+        recipe: str, often: int, tmp_path: Path) -> None:
+    """Without a checkpoint in between the newest states are several rollouts old."""
     name = "gameboy" if recipe == "tiny" else recipe
-    rollouts = 2 * STATES_EVERY + 3
+    rollouts = 2 * often + 3
     games, steps = (5, 16) if recipe == "tiny" else (10, 12)
     config = settings.replace(configure(recipe), SMALL | RUNS[name][1] | {
         "save_every": 100, "total_steps": games * steps * rollouts, "evaluation.every": 100})
@@ -91,3 +140,28 @@ def test_lost_player_plays_all_rollouts_since_the_newest_states_again(recipe: st
     start_run(tmp_path / "remote", config, place=local_place(2, 0.1, made))
     assert made[0].lost >= 2 and made[0].calls > 2 * rollouts + 4 * made[0].lost
     assert differences(tmp_path / "threads", tmp_path / "remote") == []
+
+
+@pytest.mark.slow
+def test_lost_player_gets_the_savestates_that_its_games_started_from(often: int, tmp_path: Path) -> None:
+    """A game that started from a savestate is valid only where the library has it."""
+    gameboy_worlds.need_pyboy()
+    world = gameboy_worlds.world()
+    gameboy_worlds.follow(world, 12)
+    (tmp_path / "twelve.state").write_bytes(world.capture(0).emulator())
+    config = savestate_runs.config(games=2, steps=2, savestates__import_from=str(tmp_path),
+                                   savestates__power_on=0.0)
+    made: list[LocalPlayers] = []
+    states = []
+    for place in (None, local_place(1, 0.3, made)):
+        trainer: Any = Trainer(config, place=place)
+        trainer.start()
+        for iteration in range(often):
+            trainer.clock.iteration = iteration
+            trainer.before_rollout()
+            trainer.setup.collect(iteration)
+        states.append(trainer.world.save(np.arange(config.games, dtype=np.int32)))
+        started = trainer.setup.get(Savestates).archive.episode_start
+        assert (started >= 0).any()
+    assert made[0].lost >= 1
+    assert np.array_equal(*states)

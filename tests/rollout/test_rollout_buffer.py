@@ -180,6 +180,26 @@ def test_everybody_acting_is_the_textbook(seed: int, gamma: float, lam: float) -
         assert np.allclose(target, advantage + track.value)
 
 
+@given(tapes(), st.floats(0, 1), st.floats(0, 1))
+@settings(max_examples=50, deadline=None)
+def test_games_where_all_seats_move_have_the_same_advantages_beside_others(
+    whole: RolloutBuffer, gamma: float, lam: float
+) -> None:
+    """A game in which a seat waits changes how the others are computed, but none of their bits."""
+    track, alone = whole["player"], RolloutBuffer(SPEC, whole.steps, whole.games - 1 or 1)
+    track.acted[:], track.last_acting[:] = 1, 1
+    for name in ("acted", "last_acting", "slot", "value", "reward", "cut_value", "last_value"):
+        rows = getattr(track, name)
+        part = rows[: alone.games] if name.startswith("last") else rows[:, : alone.games]
+        getattr(alone["player"], name)[:] = part
+    alone.ended[:] = whole.ended[:, : alone.games]
+    if whole.games > 1:
+        track.acted[0, -1, 0] = 0
+    for one, other in zip(alone.advantages("player", gamma, lam), whole.advantages("player", gamma, lam)):
+        assert one.dtype == other.dtype
+        assert np.array_equal(one, other[:, : alone.games])
+
+
 def test_results_are_those_of_the_games_that_ended() -> None:
     buffer = three_seats()
     track = buffer["player"]

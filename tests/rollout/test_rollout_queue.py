@@ -83,6 +83,7 @@ CONFIGS: dict[str, Callable[[], Config]] = {
     "dqn": stroll,
     "savestates": lambda: savestate_runs.config(**savestate_runs.SCOUTED, lag=1, save_every=2),
 }
+EVERY = [*list(CONFIGS)[:-1], pytest.param("savestates", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +121,7 @@ def delay(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(ThreadCollector, "submit", slow_submit)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", EVERY)
 def test_overlapped_rollouts_are_those_of_the_slow_reference(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +142,7 @@ def test_number_of_threads_changes_nothing(name: str) -> None:
     assert len({event_log(settings.replace(config, {"threads": threads})) for threads in (1, 2, 3)}) == 1
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", EVERY)
 def test_resume_plays_the_pending_rollout_again(name: str, tmp_path: Path) -> None:
     """Stopped after every iteration, with a rollout pending each time."""
     config = config_named(name)
@@ -152,6 +153,7 @@ def test_resume_plays_the_pending_rollout_again(name: str, tmp_path: Path) -> No
     assert differences(tmp_path / "whole", tmp_path / "cut") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pursuit", "dqn"])
 def test_killed_runs_end_with_the_same_bytes(name: str, tmp_path: Path) -> None:
     kill_often(config_named(name), tmp_path, 6, 3, 0.4)

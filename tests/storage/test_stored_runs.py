@@ -13,7 +13,7 @@ from same_run_compare import Leaves, compare, kind_of, run_leaves
 
 from rematch import api
 from rematch.agents.learners import dqn
-from rematch.storage import migrations
+from rematch.storage import atomic_files, migrations
 from rematch.storage.run_folder import Run
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -76,9 +76,21 @@ def shapes(leaves: Leaves) -> dict[str, Any]:
 
 def test_stored_runs_exist() -> None:
     assert [f"{path.parent.name}/{path.name}" for path in STORED] == [
-        "run_v0/dqn", "run_v0/gym_ppo", "run_v0/ppo"]  # fmt: skip
-    files = [path for path in (DATA / "run_v0").rglob("*") if path.is_file()]
-    assert files and sum(path.stat().st_size for path in files) < 100_000
+        "run_v0/dqn", "run_v0/gym_ppo", "run_v0/ppo", "run_v1/lookahead", "run_v1/ppo", "run_v2/dqn",
+        "run_v2/ppo"]  # fmt: skip
+    for folder in DATA.glob("run_v*"):
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert files and sum(path.stat().st_size for path in files) < 100_000
+    versions = {int(path.parent.name.removeprefix("run_v")) for path in STORED}
+    assert versions == set(range(migrations.VERSION + 1)), "a run of every version of the checkpoint format"
+
+
+@pytest.mark.parametrize("folder", STORED, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_stored_run_is_of_its_version(folder: Path) -> None:
+    (file,) = folder.glob("checkpoints/*/manifest.json")
+    body = atomic_files.decode_with_digest(file.read_bytes(), file.name)
+    assert body.get("version", 0) == int(folder.parent.name.removeprefix("run_v"))
+    assert body["fingerprint"] == {"machine": "another"}
 
 
 def test_stored_run_is_read(stored: Path) -> None:
@@ -113,3 +125,9 @@ def test_resumed_table_has_rows_of_one_width(tmp_path: Path, monkeypatch: pytest
     assert {len(row) for row in rows} == {len(header)} == {14}
     assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)]
     assert {tuple(row[5:9]) for row in rows} == {("0", "0", "0", "0")}
+
+
+def test_the_settings_of_an_older_version_are_a_recipe(stored: Path) -> None:
+    """A file with all settings of its version is a complete list, although it lacks later sections."""
+    with Run.open(stored, write=False) as run:
+        assert api.configure(str(stored / "config.yaml")) == api.stored_config(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,13 +36,53 @@ def served(root: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/?token={TOKEN}"
 
 
+_open: list[Any] = []  # the browser of this process, once a test has needed it
+
+
+def _browser() -> Any:
+    """One browser for all tests of this process: a new one takes seconds. It ends with the process."""
+    if not _open:
+        context = browser()
+        _open.append(context.__enter__())
+        atexit.register(context.__exit__, None, None, None)
+    return _open[0]
+
+
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser without a window; an error in its console fails the test."""
-    with browser() as driver:
-        yield driver
-        severe = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+    """A browser without a window, as good as new; an error in its console fails the test."""
+    driver = _browser()
+    _renew(driver)
+    yield driver
+    severe = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
     assert severe == []
+
+
+def _renew(driver: Any) -> None:
+    """A new tab without cookies, stored values, preferences and messages; the earlier tabs are closed."""
+    for handle in driver.window_handles[1:]:
+        driver.switch_to.window(handle)
+        driver.close()
+    driver.switch_to.window(driver.window_handles[0])
+    before = driver.current_window_handle
+    if driver.current_url.startswith("http"):
+        origin = driver.execute_script("return location.origin")
+        driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+    driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    driver.switch_to.new_window("tab")
+    fresh = driver.current_window_handle
+    driver.switch_to.window(before)
+    driver.close()
+    driver.switch_to.window(fresh)
+    driver.get_log("browser")
+
+
+def expect_refusal(browser: Any, status: int) -> None:
+    """Take the browser's own message of a refused request from its console, where it may come late."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 20, 0.05).until(
+        lambda page: any(f"status of {status}" in entry["message"] for entry in page.get_log("browser")))
 
 
 def accessibility_problems(browser: Any) -> list[str]:

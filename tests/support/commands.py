@@ -43,18 +43,25 @@ def workdir(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Runner:
-    """Run a command that must end with exit code 2 and one line on stderr within a second of CPU time."""
+    """Run a command that must end with exit code 2 and one line on stderr within a second of CPU time.
+
+    A command that takes longer runs again: the first one may have imported a library for the first time.
+    """
 
     def never(*_: Any) -> bool:
         raise AssertionError("it trains")
 
-    def run(*words: str) -> str:
-        began = time.process_time()  # CPU time: the machine may be busy
+    def once(words: tuple[str, ...]) -> tuple[float, int, str, str]:
+        began = time.thread_time()  # CPU time of this thread: the machine and other threads may be busy
         with monkeypatch.context() as patch:
             patch.setattr(api, "loop", never)
             code = main.main(words)
-        seconds = time.process_time() - began
-        out, err = capsys.readouterr()
+        return time.thread_time() - began, code, *capsys.readouterr()
+
+    def run(*words: str) -> str:
+        seconds, code, out, err = once(words)
+        if seconds >= 1.0:
+            seconds, code, out, err = once(words)
         assert (code, out) == (2, ""), (words, code, out, err)
         assert err.startswith("rematch: ") and err.count("\n") == 1 and err.endswith("\n"), (words, err)
         assert len(err) < 700 and "Traceback" not in err
@@ -81,12 +88,12 @@ def environment() -> dict[str, str]:
 
 
 def process(*words: str | bytes, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "rematch.cli", *words], env=environment(), timeout=60,
+    return subprocess.run([sys.executable, "-m", "rematch", *words], env=environment(), timeout=60,
                           stdin=subprocess.DEVNULL, capture_output="stdout" not in options, **options)
 
 
 def piped(command: str, workdir: Path) -> subprocess.CompletedProcess[bytes]:
-    line = f"set -o pipefail; {shlex.quote(sys.executable)} -m rematch.cli {command}"
+    line = f"set -o pipefail; {shlex.quote(sys.executable)} -m rematch {command}"
     return subprocess.run(["bash", "-c", line], cwd=workdir, env=environment(),
                           capture_output=True, timeout=60)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,15 +18,30 @@ from rematch.agents.networks.config import NetworkConfig
 from rematch.core.spec import Role
 
 HERE = Path(__file__).parent
+LIBRARIES = HERE.parents[1] / "build/emulated_kernels"
+FLAGS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-w")
+
+
+@cache
+def compiler_version() -> bytes:
+    return subprocess.run(["g++", "--version"], check=True, capture_output=True).stdout
 
 
 def library_of(source: Path, options: Sequence[str]) -> ctypes.CDLL:
-    """A source file as a library; the loaded library outlives its file."""
-    with TemporaryDirectory() as folder:
-        library = Path(folder) / "kernels.so"
-        command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-w", *options]
-        subprocess.run([*command, str(source), "-o", str(library)], check=True)
-        return ctypes.CDLL(str(library))
+    """A source file as a library. Equal sources are compiled once: files are named after their content."""
+    command = ["g++", *FLAGS, *options, str(source)]
+    text = subprocess.run([*command, "-E", "-P"], check=True, capture_output=True).stdout
+    # Folders, macros and included files are in the text.
+    flags = [*FLAGS, *(option for option in options if option.startswith("-f"))]
+    content = b"\0".join([compiler_version(), " ".join(flags).encode(), text])
+    library = LIBRARIES / f"{hashlib.sha256(content).hexdigest()[:32]}.so"
+    if not library.exists():
+        LIBRARIES.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=LIBRARIES) as folder:
+            made = Path(folder) / "kernels.so"
+            subprocess.run([*command, "-o", str(made)], check=True)
+            made.rename(library)
+    return ctypes.CDLL(str(library))
 
 
 def compiled(macros: Mapping[str, int | str]) -> ctypes.CDLL:
@@ -37,7 +54,8 @@ class EmulatedKernels:
     """Launches the kernels; arguments are arrays and numbers by the names of the structs."""
 
     def __init__(self, role: Role, config: NetworkConfig) -> None:
-        self.library = compiled(networks.macros(role, config))
+        macros = networks.macros(role, config)
+        self.library, self.threads = compiled(macros), 256 if macros["WARPGROUPS"] else 512
 
     def shared_bytes(self, kind: int) -> int:
         """Of a block of act (0), update (1) and the kernels of select.h (2)."""
@@ -52,7 +70,8 @@ class EmulatedKernels:
 
     def act(self, values: dict[str, Any], blocks: int, step: int = 0, only_values: bool = False) -> None:
         first_step = np.array([step], np.int64)
-        arguments = _struct(networks.ACT, values | {"first_step": first_step, "learner": values["weights"]})
+        more = {"first_step": first_step, "learner": values["weights"], "learner_range": 128}
+        arguments = _struct(networks.ACT, values | more)
         self.library.run_act(blocks, 1, 256, _pointer(arguments), 0, int(only_values))
 
     def advantages(self, values: dict[str, Any], rows: int) -> None:
@@ -69,8 +88,8 @@ class EmulatedKernels:
     def update(self, values: dict[str, Any], blocks: int) -> None:
         arguments = _struct(networks.UPDATE, {"active": 1} | values)
         self.library.run_shuffle(blocks, 1, 64, _pointer(arguments))
-        self.library.run_update(blocks, 1, 512, _pointer(arguments))
-        self.library.run_finish(2, 1, 256, _pointer(arguments))
+        self.library.run_update(blocks, 1, self.threads, _pointer(arguments))
+        self.library.run_finish(networks.ROW_STATS, 1, 256, _pointer(arguments))
 
 
 def _struct(kind: Any, values: dict[str, Any]) -> Any:

@@ -1,11 +1,14 @@
 /* Runs CUDA kernels on the CPU, so that tests without a GPU check what they compute.
  *
- * Every thread of the grid is a fiber (ucontext). A fiber runs until it waits: for its block (__syncthreads), for its
- * warp (shuffles, votes, tensor-core products) or for other blocks; then the next one runs. Slow and deterministic. */
+ * Every thread of the grid is a fiber with a stack of its own. A fiber runs until it waits: for its block (__syncthreads), for
+ * its warp (shuffles, votes, tensor-core products) or for other blocks; then the next one runs. Slow and deterministic.
+ * A fiber begins by setcontext and changes by _longjmp, which makes no system call; swapcontext makes two. */
 #ifndef CUDA_ON_CPU_H
 #define CUDA_ON_CPU_H
 
+#undef _FORTIFY_SOURCE /* it takes a jump to another stack for an error */
 #include <math.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,19 +35,20 @@ struct Block : Group {
     std::vector<Warp> warps;
 };
 struct Fiber {
-    ucontext_t context;
-    std::vector<char> stack;
+    jmp_buf place; /* where it waits */
     Block *block;
     int thread;
-    bool done = false;
+    bool begun = false, done = false;
     std::function<void()> body;
 };
 
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static Fiber *current;
 static int grid_width, block_width;
 
-static void yield_fiber() { swapcontext(&current->context, &scheduler); }
+static void yield_fiber() {
+    if (!_setjmp(current->place)) _longjmp(scheduler, 1);
+}
 
 #define threadIdx (Index{current->thread, 0})
 #define blockIdx (current->block->index)
@@ -66,6 +70,11 @@ static void __threadfence() {}
 static void pair_barrier(int pair) {
     current->block->pair[pair].alive = 64;
     wait_for_group(&current->block->pair[pair]);
+}
+
+static void group_barrier(int group) {
+    current->block->pair[8 + group].alive = 128;
+    wait_for_group(&current->block->pair[8 + group]);
 }
 
 static Warp *own_warp() { return &current->block->warps[current->thread / 32]; }
@@ -173,6 +182,33 @@ static void multiply_add(float sum[4], const unsigned a[4], const unsigned b[2])
     shown();
 }
 
+/* --- what warpgroup.h has in assembly: products of four warps, each from its own 16 rows of the left factor ---------------- */
+
+static void begin_products() {}
+static void wait_for_products() {}
+static void show_to_tensor_cores() {}
+
+/* Numbers k and k + 1 of a factor, at row or column `line`. */
+template <class Factor> static unsigned two_of(Factor f, bool by_k, int line, int k) {
+    unsigned pair = 0;
+    for (int i = 0; i < 2; i++, k++)
+        pair |= (unsigned)f.at[k / 8 * f.along + line / 8 * f.across + (by_k ? k % 8 * 8 + line % 8 : line % 8 * 8 + k % 8)] << 16 * i;
+    return pair;
+}
+template <int COLUMNS, bool B_BY_K, class Factor> static void multiply_16(float (*sum)[4], const unsigned left[4], Factor b, bool adds) {
+    const int lane = current->thread % 32;
+    for (int n = 0; n < COLUMNS / 8; n++) {
+        const unsigned right[2] = {two_of(b, B_BY_K, 8 * n + lane / 4, 2 * (lane % 4)), two_of(b, B_BY_K, 8 * n + lane / 4, 2 * (lane % 4) + 8)};
+        for (int i = 0; i < 4 && !adds; i++) sum[n][i] = 0.0f;
+        multiply_add(sum[n], left, right);
+    }
+}
+template <int COLUMNS, bool A_BY_K, bool B_BY_K, class Factor> static void multiply_16(float (*sum)[4], Factor a, Factor b, bool adds) {
+    const int lane = current->thread % 32, row = current->thread / 32 % 4 * 16 + lane / 4, k = 2 * (lane % 4);
+    const unsigned left[4] = {two_of(a, A_BY_K, row, k), two_of(a, A_BY_K, row + 8, k), two_of(a, A_BY_K, row, k + 8), two_of(a, A_BY_K, row + 8, k + 8)};
+    multiply_16<COLUMNS, B_BY_K>(sum, left, b, adds);
+}
+
 /* --- a launch -------------------------------------------------------------------------------------------- */
 
 static void fiber_main() {
@@ -182,6 +218,29 @@ static void fiber_main() {
     block->alive--;
     own_warp()->alive--;
     yield_fiber();
+}
+
+/* Memory for the stack of fiber i; later launches use it again. */
+static const size_t STACK_BYTES = 1 << 16;
+static char *stack_of(size_t i) {
+    static std::vector<char *> stacks;
+    while (stacks.size() <= i) stacks.push_back((char *)malloc(STACK_BYTES));
+    return stacks[i];
+}
+
+/* Runs a fiber until it waits or ends. */
+static __attribute__((noinline)) void run_fiber(Fiber *fiber, size_t i) {
+    current = fiber;
+    if (_setjmp(scheduler)) return;
+    if (fiber->begun) _longjmp(fiber->place, 1);
+    fiber->begun = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack_of(i);
+    context.uc_stack.ss_size = STACK_BYTES;
+    context.uc_link = nullptr; /* fiber_main does not return */
+    makecontext(&context, fiber_main, 0);
+    setcontext(&context);
 }
 
 static void launch(Index grid, int threads, size_t shared_bytes, std::function<void()> body) {
@@ -198,21 +257,14 @@ static void launch(Index grid, int threads, size_t shared_bytes, std::function<v
         for (int t = 0; t < threads; t++) {
             Fiber &fiber = fibers[b * threads + t];
             fiber.block = &blocks[b], fiber.thread = t, fiber.body = body;
-            fiber.stack.resize(1 << 16);
-            getcontext(&fiber.context);
-            fiber.context.uc_stack.ss_sp = fiber.stack.data();
-            fiber.context.uc_stack.ss_size = fiber.stack.size();
-            fiber.context.uc_link = &scheduler;
-            makecontext(&fiber.context, fiber_main, 0);
         }
     }
     for (bool running = true; running;) {
         running = false;
-        for (auto &fiber : fibers) {
-            if (fiber.done) continue;
+        for (size_t i = 0; i < fibers.size(); i++) {
+            if (fibers[i].done) continue;
             running = true;
-            current = &fiber;
-            swapcontext(&scheduler, &fiber.context);
+            run_fiber(&fibers[i], i);
         }
     }
     for (auto &block : blocks) free(block.shared);

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,33 +12,34 @@ import pytest
 import torch
 from torch import Tensor
 
+from rematch.agents.learners.gradient_step import minibatch_kernels
+from rematch.agents.networks import history_encoders, mlp
+from rematch.agents.networks.few_rows import dense_acting
 from rematch.core.system import cuda
 from rematch.rollout import cuda_collector, cuda_play, cuda_rollout
 from rematch.worlds import cuda_world
+from rematch.worlds.beasty import cuda_search
+from support.cuda_emulation import library_of
 
 HERE = Path(__file__).parent
+SOURCES = {"search.cu": "search_on_cpu.cpp"}
 
 
-class EmulatedProgram:
-    """A world's CUDA program, compiled for the CPU; see core.system.cuda.Program."""
+@cache
+def _library(source: str, include: tuple[Path, ...], text: str) -> ctypes.CDLL:
+    with TemporaryDirectory() as folder:
+        before = Path(folder) / "before.h"
+        before.write_text(text + "\n")
+        folders = [f"-I{path}" for path in (*include, HERE)]
+        return library_of(HERE / source, ["-ffp-contract=off", "-include", str(before), *folders])
 
-    def __init__(
-        self, file: Path, macros: Mapping[str, int | str], *, include: Sequence[Path] = (), text: str = "",
-        exact: bool = False,
-    ) -> None:  # fmt: skip
-        assert exact and not macros
-        with TemporaryDirectory() as folder:
-            library, before = Path(folder) / "kernels.so", Path(folder) / "before.h"
-            before.write_text(text + "\n")
-            command = ["g++", "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
-            folders = [f"-I{path}" for path in (*include, HERE)]
-            source = str(HERE / "world_on_cpu.cpp")
-            subprocess.run(
-                [*command, "-include", str(before), *folders, source, "-o", str(library)], check=True
-            )
-            self.library = ctypes.CDLL(str(library))
 
-    def kernel(self, name: str) -> Callable[..., None]:
+class Launcher:
+    """Calls the kernels of a compiled library as a CUDA program's."""
+
+    library: ctypes.CDLL
+
+    def kernel(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
         function = getattr(self.library, f"run_{name}")
 
         def launch(grid: tuple[int, int], block: int, *arguments: Tensor | int) -> None:
@@ -46,6 +47,30 @@ class EmulatedProgram:
             function(*grid, block, *values)
 
         return launch
+
+
+class EmulatedProgram(Launcher):
+    """A world's CUDA program, compiled for the CPU; see core.system.cuda.Program."""
+
+    def __init__(
+        self, file: Path, macros: Mapping[str, int | str], *, include: Sequence[Path] = (), text: str = "",
+        exact: bool = False,
+    ) -> None:  # fmt: skip
+        assert exact and not macros
+        source = SOURCES.get(file.name, "world_on_cpu.cpp")
+        self.library = _library(source, tuple(include), text)
+
+
+class EmulatedFile(Launcher):
+    """The kernels of a file without macros: minibatch.cu, dense.cu."""
+
+    def __init__(self, file: Path, macros: Mapping[str, int | str]) -> None:
+        self.library = _library_of_file(file)
+
+
+@cache
+def _library_of_file(file: Path) -> ctypes.CDLL:
+    return library_of(HERE / f"{file.stem}_on_cpu.cpp", [f"-I{file.parent}", f"-I{HERE}"])
 
 
 class Replayed:
@@ -60,6 +85,10 @@ def call_all(calls: Sequence[Callable[[], None]]) -> None:
         call()
 
 
+def lstm_of_the_gpu(w: mlp.Weights, directions: tuple[str, ...], history: Tensor) -> Tensor:
+    return torch.cat([history_encoders.lstm_steps(w, each, history) for each in directions], -1)
+
+
 @pytest.fixture
 def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors "on the GPU" lie in the memory of the CPU; one thread adds gradients in a fixed order."""
@@ -68,7 +97,13 @@ def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "wait_for_stream", lambda: None)
     for module in (cuda_world, cuda_rollout, cuda_collector, cuda_play):
         monkeypatch.setattr(module, "DEVICE", torch.device("cpu"))
-    monkeypatch.setattr(cuda_world, "Program", EmulatedProgram)
+    for module in (cuda_world, cuda_search):
+        monkeypatch.setattr(module, "Program", EmulatedProgram)
+    for module in (minibatch_kernels, dense_acting):
+        monkeypatch.setattr(module, "Program", EmulatedFile)
+        module.program.cache_clear()
+    monkeypatch.setattr(dense_acting, "LANES", 1)
+    monkeypatch.setattr(history_encoders, "lstm_outputs", lstm_of_the_gpu)
     monkeypatch.setattr(cuda, "record_graph", Replayed)
     monkeypatch.setattr(cuda, "side_by_side", call_all)
     monkeypatch.setattr(cuda, "no_gpu", lambda: "")

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 
 VOID = {"meta", "img", "br"}
 TAGS = {
-    "html", "head", "meta", "title", "style", "body", "header", "section", "h1", "h2", "h3", "p", "div",
-    "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre", "code", "ul", "li",
-    "a", "figure", "img", "svg", "path", "rect", "text", "circle", "g",
+    "html", "head", "meta", "title", "style", "body", "header", "main", "section", "h1", "h2", "h3", "p",
+    "div", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre", "code",
+    "ul", "li", "a", "figure", "img", "svg", "path", "rect", "text", "circle", "g",
 }
 
 

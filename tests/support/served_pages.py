@@ -30,7 +30,7 @@ class Client:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
-            sent.setdefault("Cookie", f"{server.COOKIE}={token}")
+            sent.setdefault("Cookie", f"{server.cookie_name(self.port)}={token}")
         connection.putrequest(method, path, skip_host="Host" in sent)
         if body:
             sent.setdefault("Content-Length", str(len(body)))
@@ -58,11 +58,11 @@ class Client:
 
     def finished(self, world: str, job: str) -> Any:
         """The job's last answer."""
-        for _ in range(600):
+        for _ in range(3000):
             answer = self.json(f"/api/jobs/{job}")
             if answer["state"] != "running":
                 return answer
-            time.sleep(0.1)
+            time.sleep(0.02)
         raise AssertionError(f"{answer} is still running")
 
 

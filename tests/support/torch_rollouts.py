@@ -15,12 +15,20 @@ from rematch.worlds.cuda_world import CudaWorld
 from rematch.worlds.registry import find
 
 GAMES, STEPS, SLOTS, FIRST, SEED = 40, 6, 3, 1000, 7
+SENSORS = {"full_obs": False, "lidar_rays": 4, "history_length": 3, "max_steps": 7}
 SUBJECTS: dict[str, tuple[str, dict[str, Any], NetworkConfig]] = {
     "categories": ("lattice", {"n": 5, "horizon": 9}, NetworkConfig(hidden=(32, 16))),
     "table": ("lattice", {"n": 5, "horizon": 9}, NetworkConfig(hidden=(16,), shared=False, table=True)),
     "two towers, privileged": ("beasty", {}, NetworkConfig(hidden=(24, 16), critic="centralized")),
     "transformer": ("beasty", {}, NetworkConfig(kind="transformer", width=16, heads=2, layers=2)),
     "Gaussian, three layers": ("pursuit", {}, NetworkConfig(hidden=(16, 24, 8), fourier=1)),
+    "Gaussian, few rows": ("pursuit", {"max_steps": 5},
+                           NetworkConfig(hidden=(6, 5), shared=False, fourier=0)),
+    "two towers, relu": ("pursuit", {"max_steps": 5},
+                         NetworkConfig(hidden=(9, 6, 5), shared=False, fourier=0, activation="relu")),
+    "Gaussian, few rows, shared": ("pursuit", {}, NetworkConfig(hidden=(8,), activation="relu", fourier=0)),
+    "sensors, belief": ("pursuit", SENSORS, NetworkConfig(hidden=(12,), encoder="bimdn", encoder_hidden=4)),
+    "sensors, privileged": ("pursuit", SENSORS, NetworkConfig(hidden=(12,), critic="centralized")),
 }  # fmt: skip
 
 

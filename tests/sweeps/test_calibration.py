@@ -106,6 +106,7 @@ def test_whole_settings_get_whole_values() -> None:
 SMALL = flags(total_steps=32 * 2, threads=1, evaluation__games=20)
 
 
+@pytest.mark.slow
 def test_real_runs_are_measured_and_reused(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["calibrate", "quick", "--by", "world.capture_radius", "--range", "0.05,2.99", "--seeds", "0,1",

@@ -38,7 +38,7 @@ ENDLESS = flags(total_steps=10**7, evaluation__every=10**6, threads=1)
 
 
 def command(*words: str, workdir: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-m", "rematch.cli", "sweep", *words], cwd=workdir, text=True,
+    return subprocess.Popen([sys.executable, "-m", "rematch", "sweep", *words], cwd=workdir, text=True,
                             env=environment(), stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -81,6 +81,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return workdir
 
 
+@pytest.mark.slow
 def test_killed_sweep_is_continued_by_the_same_command(undisturbed: Path, tmp_path: Path) -> None:
     """SIGKILL of the sweep during its second run: the first is not touched, the second is resumed, the third
     is started, no process is left, and the table is that of an undisturbed sweep."""
@@ -106,6 +107,7 @@ def test_killed_sweep_is_continued_by_the_same_command(undisturbed: Path, tmp_pa
         assert files(folder / f"seed-{seed}") == files(undisturbed / "runs" / "three" / f"seed-{seed}")
 
 
+@pytest.mark.slow
 def test_stopped_sweep_saves_and_names_the_command_to_continue(tmp_path: Path) -> None:
     sweep = command("quick", "--seeds", "4-6", "--jobs", "2", *ENDLESS, workdir=tmp_path)
     folder = tmp_path / "runs" / "quick-sweep"
@@ -280,6 +282,7 @@ def test_finished_sweep_runs_nothing_again(
     assert cell["iqm"]["score"]["value"] == pytest.approx(mean) and cell["iqm"]["score"]["n"] == 3
 
 
+@pytest.mark.slow
 def test_sweep_has_status_and_report(
         undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Runner,
         capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,6 +322,7 @@ def test_sweep_has_status_and_report(
     assert refused("status", "three") == "runs/three/sweep.yaml has unexpected content"
 
 
+@pytest.mark.slow
 def test_sweep_from_python_with_a_grid_and_an_added_seed(tmp_path: Path) -> None:
     changes = {"games": 100, "steps": 1, "total_steps": 100, "threads": 1, "evaluation.games": 2}
     ask = {"grid": {"network.hidden": [[4], [4, 4]]}, "changes": changes, "folder": tmp_path / "x"}
@@ -326,7 +330,7 @@ def test_sweep_from_python_with_a_grid_and_an_added_seed(tmp_path: Path) -> None
     assert [cell["cell"] for cell in first["cells"]] == ["network.hidden=4", "network.hidden=4-4"]
     assert (tmp_path / "x" / "network.hidden=4-4" / "seed-5" / "config.yaml").exists()
     assert list(first["cells"][0]["iqm"]) == ["player's return"]
-    second = rematch.sweep("gymnasium", seeds="5-6", **ask, jobs=2)
+    second = rematch.sweep("gymnasium", seeds="5-6", **ask, limits=rematch.Limits(jobs=2))
     assert (second["finished"], second["seeds"], second["added"]) == (4, "5-6", "6")
     assert "Seeds 6 were added later" in (tmp_path / "x" / "sweep.md").read_text()
     with pytest.raises(ConfigError, match="seed has no effect in a sweep"):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ pytest.importorskip("optuna")
 
 from support.commands import ROOT, Runner, environment, refused
 from support.evaluation_rows import match_row
+from support.local_players import LocalPlayers, local_place
 
 import rematch
 from rematch.core.errors import ConfigError
@@ -26,6 +28,7 @@ from rematch.core.system.interrupts import StopRequested
 from rematch.sweeps import search
 from rematch.sweeps.search_objective import Objective
 from rematch.sweeps.search_space import read_space
+from rematch.training import recipes
 
 __all__ = ["refused"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
@@ -106,10 +109,14 @@ def synthetic(monkeypatch: pytest.MonkeyPatch, noise: float = 0.05) -> list[tupl
 
 
 def request(folder: Path, **changes: Any) -> search.SearchResult:
-    arguments = {"over": {"ppo.lr": "1e-5..1.0:log"}, "trials": 15, "seeds": 2, "confirm": 3}
-    return rematch.search("lattice", folder=folder, **arguments | changes)
+    wanted = {name: changes.pop(name) for name in ("trials", "confirm", "seeds", "seed", "objective")
+              if name in changes}
+    size = rematch.SearchRequest(**{"trials": 15, "seeds": 2, "confirm": 3} | wanted)
+    return rematch.search("lattice", **{"over": {"ppo.lr": "1e-5..1.0:log"}} | changes, request=size,
+                          folder=folder)
 
 
+@pytest.mark.slow
 def test_known_optimum_is_found_in_most_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In at least 8 of 10 searches the best learning rate is within half a decade of the true one."""
     synthetic(monkeypatch)
@@ -142,12 +149,20 @@ def test_bad_trials_are_stopped_early_and_the_winner_is_confirmed(
     assert {seed for _, seed, _ in calls} == fresh
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> search.SearchResult:
+    """A search that nothing disturbs."""
+    with pytest.MonkeyPatch.context() as patch:
+        synthetic(patch)
+        return request(tmp_path_factory.mktemp("search") / "whole")
+
+
 @pytest.mark.parametrize("error", [StopRequested("SIGINT"), RuntimeError("killed")])
 @pytest.mark.parametrize("at", [1, 7, 30])
 def test_interrupted_search_ends_with_the_same_table(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, at: int) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: search.SearchResult, error: BaseException,
+        at: int) -> None:
     synthetic(monkeypatch)
-    whole = request(tmp_path / "whole")
     real, count = search.advance, [0]
 
     def fail(*arguments: Any) -> Any:
@@ -185,11 +200,25 @@ def test_other_request_in_the_same_folder_is_refused(tmp_path: Path, monkeypatch
     assert len(request(tmp_path / "x", trials=4, confirm=0)["trials"]) == 4  # more trials may follow
 
 
+def test_search_on_actors_gives_the_same_table(tmp_path: Path) -> None:
+    """Without Ray: two players, each lost at a tenth of its messages, play the games of all trials."""
+    size = rematch.SearchRequest(objective="nash_conv", trials=2, seeds=1, confirm=1)
+    tables: list[dict[str, Any]] = []
+    made: list[LocalPlayers] = []
+    for name, place in (("here", None), ("there", local_place(2, 0.1, made))):
+        plan = search.make_plan("lattice", tmp_path / name, ["ppo.lr=1e-4..1e-1:log"],
+                                lambda more: recipes.configure("lattice", flags=more, changes=LATTICE), size)
+        table = search._run(replace(plan, place=place), None).to_dict()
+        tables.append({key: value for key, value in table.items() if key != "search"})
+    assert tables[0] == tables[1] and len(tables[0]["trials"]) == 2
+    assert sum(players.lost for players in made) > 0
+
+
 # --- a real search, killed ----------------------------------------------------------------------------------
 
 
 def command(folder: Path) -> list[str]:
-    words = [sys.executable, "-m", "rematch.cli", "search", "lattice", "--over", "ppo.lr=1e-4..1e-1:log",
+    words = [sys.executable, "-m", "rematch", "search", "lattice", "--over", "ppo.lr=1e-4..1e-1:log",
              "--objective", "nash_conv", "--trials", "4", "--seeds", "2", "--confirm", "2",
              "--name", str(folder)]
     for key, value in LATTICE.items():
@@ -204,6 +233,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_killed_search_loses_no_finished_trial(tmp_path: Path) -> None:
     options: dict[str, Any] = {"env": environment(), "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     whole = subprocess.run(command(tmp_path / "whole"), cwd=ROOT, **options)

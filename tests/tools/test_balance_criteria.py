@@ -13,6 +13,8 @@ from support.trainers import start_run
 from rematch import api
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
+from rematch.evaluation.evaluation import Evaluation
+from rematch.evaluation.statistics import Mean
 from rematch.rehearsal.shrink import shrink
 from rematch.rehearsal.trial import play
 
@@ -48,6 +50,21 @@ def test_balanced_run_meets_every_criterion() -> None:
 def test_what_happens_before_a_million_steps_does_not_count() -> None:
     result = words(balance_criteria.criteria(line([(500_000, 1.0), *steady()[1:]]), None))
     assert set(result.values()) == {"met"}
+
+
+def test_mean_returns_behind_a_script_are_those_below_its_interval() -> None:
+    def match(opponent: str, mean: float) -> dict[str, Any]:
+        returned = {"mean": mean, "low": mean - 1, "high": mean + 1, "games": 100}
+        return {"role": "evader", "rival": opponent, "games": 100, "score": 0.5, "low": 0.4, "high": 0.6,
+                "returned": returned}  # fmt: skip
+
+    table = [match("lion", 3.0), match("random", 6.0), match("stand_still", 3.0)]
+    evaluation = Evaluation.from_json({"phase": "", "step": 1, "table": table})
+    best = {("evader", name): ("wall_runner", Mean(6.0, 5.0, 7.0, 100)) for name in ("lion", "random")}
+    behind = balance_criteria.returns_behind(evaluation, best)
+    assert behind == [["evader", "lion", 3.0, "wall_runner", 6.0]]
+    text = words(balance_criteria.criteria(line(steady(), returns=behind), None))
+    assert text[balance_criteria.BY_RETURN] == "missed" and list(text.values()).count("met") == 5
 
 
 @pytest.mark.parametrize(("at", "missed"), [
@@ -109,7 +126,7 @@ def test_run_is_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert balance_criteria.main(["gather", f"ra4={small_run(tmp_path / 'run')}"]) == 0
     (result,) = balance_criteria.load_lines()
     assert result["matches"] == 12 and result["levels"] == 11 and result["level"] >= 1
-    with pytest.raises(ConfigError, match="expected KIND=FOLDER with one of ra3, ra3_gpu, ra4"):
+    with pytest.raises(ConfigError, match=f"KIND=FOLDER with one of {', '.join(balance_criteria.GROUPS)}"):
         balance_criteria.main(["gather", f"ra1={tmp_path}"])
 
 
@@ -145,7 +162,8 @@ def test_value_is_measured_from_runs_with_their_responses(
     start_run(tmp_path / "other", settings.replace(config, {"world.capture_radius": 0.7}))
     import rematch
 
-    rematch.exploit(tmp_path / "run", budget=64, seeds=1, games=4, roles=("evader",))
+    request = rematch.ExploitRequest(budget=64, seeds=1, games=4, roles=("evader",))
+    rematch.exploit(tmp_path / "run", request)
     assert game_value.main(["measure", "mine", str(tmp_path / "run"), "--games", "3"]) == 0
     (result,) = game_value.load_lines()
     assert any("response (fresh)" in name for name in result["lasts"]) and result["response_steps"] > 0

@@ -37,9 +37,9 @@ def test_browser_is_installed_only_where_it_is_missing(tmp_path: Path) -> None:
     code, _, called = run(tmp_path / "bare", **{"apt-get": INSTALL})
     assert code == 0 and [line.split()[0] for line in called] == ["apt-get", "apt-get", "make"]
     assert called[1].endswith("install -y chromium chromium-driver")
-    assert called[2] == "make test test-browser CI=true"
+    assert called[2] == "make test test-slow test-browser CI=true"
     code, _, called = run(tmp_path / "ready", chromium="", chromedriver="", **{"apt-get": INSTALL})
-    assert code == 0 and called == ["make test test-browser CI=true"]
+    assert code == 0 and called == ["make test test-slow test-browser CI=true"]
 
 
 def test_browser_that_cannot_be_installed_is_one_line(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_missing_browser_fails_in_ci_and_is_a_skip_elsewhere(monkeypatch: pytest
 def test_ci_runs_what_the_makefile_offers() -> None:
     assert os.access(CI, os.X_OK)
     makefile = (CI.parents[1] / "Makefile").read_text()
-    assert "\ntest: " in makefile and "\ntest-browser: " in makefile
+    assert all(f"\n{target}: " in makefile for target in ("test", "test-slow", "test-browser"))

@@ -29,6 +29,7 @@ def test_page_is_that_of_the_lines() -> None:
     assert encoders.PAGE.read_text() == encoders.page(), "run tools/experiments/encoders.py publish"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("blank_pictures")
 def test_command_trains_every_arm_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                        capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip

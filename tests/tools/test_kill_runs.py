@@ -59,6 +59,7 @@ def test_training_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [12, 15])
 def test_runs_killed_at_random_end_with_the_same_bytes(seed: int, twin: Any, tmp_path: Path) -> None:
     """Twenty SIGKILLs in total, at random moments and during saves; kill_runs.py sends hundreds."""

@@ -37,8 +37,22 @@ def test_missing_runs_and_browser_are_one_line_each(tmp_path: Path, monkeypatch:
     assert [line.partition(":")[0] for line in lines] == ["match", "learning"]
     assert all("rematch train quick --seed 0 --name quick" in line for line in lines)
     monkeypatch.setattr(make_pictures.chromium, "CHROMIUM", None)
-    assert make_pictures.main(["--runs", str(tmp_path), "--only", "page"]) == 2
-    assert capsys.readouterr().err == "page: the page needs chromium and chromedriver\n"
+    assert make_pictures.main(["--runs", str(tmp_path), "--only", "page_run"]) == 2
+    assert capsys.readouterr().err == "page_run: the page needs chromium and chromedriver\n"
+
+
+def test_only_the_runs_of_the_chosen_pictures_are_trained(tmp_path: Path, monkeypatch: Any) -> None:
+    trained: list[str] = []
+
+    def train(*words: str, folder: Path) -> None:
+        trained.append(words[-1])
+        (folder / "runs" / words[-1]).mkdir(parents=True)
+
+    monkeypatch.setattr(make_pictures, "rematch", train)
+    monkeypatch.setattr(make_pictures.chromium, "CHROMIUM", None)
+    make_pictures.main(["--runs", str(tmp_path), "--train", "--only", "page_run", "page_beasty", "page_runs"])
+    assert trained == ["quick", "band"]
+    assert make_pictures.needed(list(make_pictures.PICTURES)) == set(make_pictures.COMMANDS)
 
 
 def test_pictures_replace_the_stored_ones_as_a_whole(tmp_path: Path, monkeypatch: Any) -> None:

@@ -13,6 +13,7 @@ from support.served_pages import TOKEN, serving
 
 from rematch.web.metric_columns import POINTS
 from rematch.web.run_data import RunData
+from rematch.web.server import cookie_name
 
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
@@ -29,7 +30,7 @@ def test_long_run_is_shown_with_all_its_parts(root: Path) -> None:
     (run,) = data.scan()
     shown, curves = data.run(run), data.curves(run)
     rows = (root / "long/metrics.jsonl").read_text().splitlines()
-    assert len(rows) == 976 and shown["problems"] == [] and shown["total_steps"] == 1_000_000
+    assert len(rows) == 976 and shown["problems"] == [] and shown["total_steps"] == 977 * 1024
     assert len(shown["evaluations"]) >= page_speed.EVALUATIONS
     assert POINTS // 2 < len(curves["step"]) <= POINTS and curves["step"][-1] == 976 * 1024
     assert len(curves["series"]) > 20 and list(shown["films"]) == ["match.gif", "learning.png"]
@@ -39,7 +40,7 @@ def test_page_client_waits_for_events_and_loads_three_parts(root: Path) -> None:
     run = next(iter(RunData(root).scan()))
 
     async def follow(port: int) -> int:
-        page = page_speed.Page(port, f"rematch_token={TOKEN}", run)
+        page = page_speed.Page(port, f"{cookie_name(port)}={TOKEN}", run)
         task = asyncio.create_task(page.follow())
         await asyncio.sleep(2.0)
         with (root / "long/metrics.jsonl").open("a") as log:

@@ -255,7 +255,8 @@ READY = "prepare dev PYTHON= TORCH_INDEX="
     ("target", "calls"),
     [
         ("train", [READY, ".venv/bin/rematch train quick"]),
-        ("test", [READY, "-m ruff check", "-m mypy", "-m pytest -n 2 --dist worksteal"]),
+        ("test", [READY, "-m ruff check", "-m mypy", "-m pytest -n 2 --dist worksteal -m not slow"]),
+        ("test-slow", [READY, "-m pytest -n 2 --dist worksteal -m slow"]),
         ("lint", [READY, "-m ruff check", "-m mypy"]),
         ("build", [READY]),
         ("bench", [READY.replace("dev", "dev bench"), ".venv/bin/rematch bench"]),
@@ -314,7 +315,7 @@ def test_ci_runs_the_test_command_and_the_pages(make_folder: Path, tmp_path: Pat
         program(tmp_path / "bin", name, "exit 0")
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     subprocess.run(["bash", str(make_folder / ".ci/run")], cwd="/", env={"PATH": path}, check=True)
-    assert (make_folder / "log").read_text() == f"{make_folder}: make test test-browser\n"
+    assert (make_folder / "log").read_text() == f"{make_folder}: make test test-slow test-browser\n"
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 

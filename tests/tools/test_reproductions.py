@@ -162,13 +162,13 @@ def test_a_finished_run_is_gathered(tmp_path: Path) -> None:
     result = reproductions.gather("z1", tmp_path / "run")
     assert result["seed"] == 47 and result["steps"] == trainer.clock.step
     assert len(result["rows"][0]) == len(reproductions.COLUMNS) and result["rows"][0][0] == "S0"
-    assert result["finite"] and not result["complete"]  # it has no pictures yet
+    assert result["finite"] and result["complete"], "it has no pictures yet, which are not needed"
     assert result["climbs"] and result["rollbacks"] == rollback.guard.count
     # every level below was played again at the end
     assert [level for level, _, _ in result["kept"]] == list(range(levels.progress.level))
     shown = "\n".join(reproductions.tables([result]))
     assert "### z1 with fewer steps than its 6,200,000: 1 seed (47)" in shown
-    assert "| S1 | pursuer |" in shown and "not to the end" in shown
+    assert "| S1 | pursuer |" in shown and "not to the end" not in shown
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -207,11 +207,31 @@ def test_every_name_is_gathered_and_published(tmp_path: Path, monkeypatch: pytes
     assert text.count("| seed | cold-start escape |") == 1
 
 
+def test_a_line_with_more_steps_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that has just begun replaces no longer one; a longer one of the same seed does."""
+    results, steps = tmp_path / "lines.jsonl", {"a": 500, "b": 200, "c": 900}
+    monkeypatch.setattr(reproductions, "gather", lambda name, folder: {
+        "recipe": name, "seed": 0, "steps": steps[folder.name], "rows": []})  # fmt: skip
+    for name in "abc":
+        reproductions.add([("w", Path(name))], results)
+        assert [line["steps"] for line in reproductions.load_lines(results)] == [max(500, steps[name])]
+
+
+def test_metrics_that_are_being_written_are_read_to_the_last_whole_line(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    assert reproductions._finite(file)
+    file.write_text('{"loss": 1.0}\n{"lo')
+    assert reproductions._finite(file)
+    file.write_text('{"loss": NaN}\n{"lo')
+    assert not reproductions._finite(file)
+
+
 def test_unknown_names_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"'q' is no recipe .* one of ra1, ra2, v, w, x, y, z1, z2, h, i, "):
         command(monkeypatch, "gather", f"q={tmp_path}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["mlp", "lstm", "bimdn"])
 def test_every_option_with_sensors(encoder: str, tmp_path: Path) -> None:
     """EWC, RND, rollback, curriculum, pool and critic with dictionary observations, and every encoder."""

@@ -62,6 +62,7 @@ def play_hidden(generator: random.Random, begins: bool) -> float:
         belief = following
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", [True, False])
 def test_hidden_ceiling_is_the_mean_score_of_games(begins: bool) -> None:
     """The policy of the dynamic program, played in 2000 games, has the computed score within 4 errors."""

@@ -89,6 +89,7 @@ def search(frozen: FrozenAgents, ask: ExploitRequest, folder: Path) -> dict[str,
 # --- what it finds ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_best_response_to_random_coins_is_heads(tmp_path: Path) -> None:
     """Heads pays the matcher three: always heads wins 26 of 32 games of five rounds, chance fewer."""
     frozen = frozen_of(small("matching"), tmp_path / "run")
@@ -108,6 +109,7 @@ def test_best_response_to_random_coins_is_heads(tmp_path: Path) -> None:
     assert not any(player.greedy for player in frozen.players.values()), "greedy candidates are copies"
 
 
+@pytest.mark.slow
 def test_best_response_on_a_small_lattice_has_the_exact_gain(tmp_path: Path) -> None:
     config = small("lattice", world__n=4, world__horizon=5, steps=8, games=128, network__hidden=(32,))
     frozen = frozen_of(config, tmp_path / "run")
@@ -255,6 +257,7 @@ def test_response_is_selected_and_reported_on_different_games(
 # --- what it keeps ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_stored_responses_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     frozen = frozen_of(small("matching"), folder)
@@ -363,6 +366,17 @@ def test_exploit_command_prints_and_stores(finished: Path, capsys: pytest.Captur
     (finished / "lock").unlink()
 
 
+def test_responses_on_the_runs_own_device_are_not_trained_again(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = []
+    for words in ([], ["--device", "cpu"]):
+        assert main.main(["exploit", str(finished), *FLAGS, *words, "--json"]) == 0
+        results.append(json.loads(capsys.readouterr().out))
+    stored = json.loads((finished / FILE).read_text())["results"]
+    assert results[0] == results[1] and len(stored) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -370,6 +384,8 @@ def test_exploit_command_prints_and_stores(finished: Path, capsys: pytest.Captur
         (["--budget", "0"], "--budget = '0': expected a whole number from 1"),
         (["--seeds", "x"], "--seeds = 'x': expected a whole number"),
         (["--bugdet", "3"], "unknown option '--bugdet'; nearest: --budget"),
+        (["--device", "gpu"], "command line: device = 'gpu': expected one of cpu, cuda, auto"),
+        (["--device", "cpu", "--cluster", "ray"], "device = cpu: the actors of a cluster use the run's own"),
     ],
 )
 def test_wrong_words_are_one_line(

@@ -57,6 +57,11 @@ def test_auto_is_the_processor_where_there_is_no_gpu() -> None:
     ("pursuit", {"ppo.gradient": "torch"}, TorchPpo),
     ("pursuit", {"world.full_obs": False}, TorchPpo),
     ("pursuit", {"world.full_obs": False, "network.encoder": "lstm"}, TorchPpo),
+    ("pursuit", {"world.full_obs": False, "network.encoder": "bimdn"}, TorchPpo),
+    ("pursuit", {"world.full_obs": False, "network.critic": "centralized"}, TorchPpo),
+    ("pursuit", {"schedule.kind": "alternating", "schedule.warmup_steps": 131072}, CudaPpo),
+    *((recipe, {}, TorchPpo) for recipe in ("v", "w", "x", "y", "z1", "z2", "h", "i", "ra1", "ra2")),
+    ("x", {"network.hidden": [64, 64], "network.shared": True, "world.full_obs": True}, TorchPpo),
     ("lattice", {}, TorchPpo),
     ("lattice", {"network.table": True, "network.shared": False, "network.hidden": [64]}, TorchPpo),
     ("beasty", {}, TorchPpo),
@@ -73,10 +78,7 @@ def test_every_network_can_train_on_a_gpu(recipe: str, changes: dict[str, Any], 
 
 @pytest.mark.parametrize(("recipe", "changes", "reason"), [
     ("tiny", {}, "gameboy has no CUDA rules"),
-    ("x", {"schedule.warmup_steps": 0}, "ewc.weight is not 0"),
-    ("pursuit", {"world.full_obs": False, "network.critic": "centralized"},
-     "the CUDA rules of pursuit do not write other, which the critic reads"),
-    ("pursuit", {"schedule.kind": "alternating", "schedule.warmup_steps": 131072}, "schedule.warmup_steps"),
+    ("lookahead", {}, "learner lookahead takes its games from the CPU"),
 ])  # fmt: skip
 def test_settings_that_need_the_cpu_are_named(recipe: str, changes: dict[str, Any], reason: str) -> None:
     setup = RunSetup(api.configure(recipe, changes=changes))
@@ -94,12 +96,25 @@ def test_places_name_the_device_of_each_part() -> None:
     assert places_of("pursuit", {}) == (cpu, cpu, cpu)
     kernels = (gpu, "GPU, by compiled kernels, bfloat16", "GPU, float32")
     assert places_of("pursuit", {"device": "cuda"}) == kernels
-    assert places_of("lattice", {"device": "cuda"}) == (gpu, "GPU, by PyTorch", cpu)
+    assert places_of("lattice", {"device": "cuda"}) == (gpu, "GPU, by PyTorch", "GPU, float32")
     both = {"device": "cuda", "network.device": "cuda"}
-    evaluation = "processor, their networks on the GPU"
+    evaluation = "GPU, float32"
     assert places_of("iter600_to_1000", both) == (gpu, "GPU, by PyTorch, bfloat16", evaluation)
     assert places_of("iter600_to_1000", {"network.device": "cuda"})[:2] == (cpu, "GPU, by PyTorch")
     assert places_of("tiny", {"dqn.device": "cuda"})[1] == "GPU, by PyTorch"
+
+
+def test_large_game_boy_run_trains_on_a_gpu_without_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "no_gpu", lambda: "PyTorch finds no NVIDIA GPU")
+    assert api.configure("big").dqn.device == "cpu"
+    monkeypatch.setattr(cuda, "no_gpu", lambda: "")
+    config = api.configure("big")
+    assert (config.dqn.device, config.device) == ("cuda", "cpu")
+    assert api.configure("big", changes={"dqn.device": "cpu"}).dqn.device == "cpu"
+    assert api.configure("small").dqn.device == "cpu"
+    shown = places(RunSetup(config))
+    assert shown["networks in training"] == "GPU, by PyTorch"
+    assert shown["training games"] == f"processor, {config.world.processes} processes and 2 threads"
 
 
 def test_sensors_with_few_columns_can_train_on_a_gpu() -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.emulated_training import TINY, emulated_gpu, emulated_training
+from support.local_players import LocalPlayers, local_place
+from support.single_seat_worlds import SIZES
 
 from rematch import api
+from rematch.agents.learners import dqn
+from rematch.cluster.place import RemotePlace
+from rematch.cluster.request import ClusterRequest
 from rematch.core.component import ComponentError
 from rematch.core.errors import LearnError
 from rematch.core.system import user_code
@@ -20,6 +28,7 @@ from rematch.storage.run_folder import Run
 from rematch.training.recipes import configure
 from rematch.training.trainer import Trainer
 
+__all__ = ["emulated_gpu", "emulated_training"]
 FAILING = '''
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +133,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FailingRuns]:
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_runs_without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dqn, "SIZES", SIZES)
     monkeypatch.setattr(api, "finish", lambda *_, **__: None)
 
 
@@ -155,6 +165,45 @@ def test_last_whole_iteration_is_saved_while_the_next_rollout_is_played(
     api.train(config, folder=tmp_path / "whole")
     runs.switch.write_text("after_update 6")
     with pytest.raises(ComponentError):
+        api.train(config, folder=tmp_path / "run")
+    runs.switch.unlink()
+    assert newest(tmp_path / "run") == 5
+    api.resume(tmp_path / "run")
+    assert differences(tmp_path / "whole", tmp_path / "run") == []
+
+
+def test_last_whole_iteration_is_saved_where_a_cluster_plays_the_games(
+    runs: FailingRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three players, each lost at a fifth of its messages, also while iterations are trained again."""
+    made: list[LocalPlayers] = []
+
+    @contextlib.contextmanager
+    def local_cluster(request: ClusterRequest | None) -> Iterator[RemotePlace | None]:
+        yield local_place(3, 0.2, made) if request is not None else None
+
+    monkeypatch.setattr(api, "place_of", local_cluster)
+    runs.switch.write_text("after_update 6")
+    with pytest.raises(ComponentError, match="component failing failed in after_update"):
+        api.train(runs.config("ppo"), folder=tmp_path / "run", cluster=ClusterRequest("ray"))
+    runs.switch.unlink()
+    assert newest(tmp_path / "run") == 5
+    assert len(made) == 2 and all(players.lost for players in made)
+    api.resume(tmp_path / "run", cluster=ClusterRequest("ray"))
+    assert len(made) == 3 and differences(runs.whole("ppo"), tmp_path / "run") == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler for the emulation")
+def test_last_whole_iteration_is_saved_on_a_gpu(
+    runs: FailingRuns, tmp_path: Path, emulated_training: None
+) -> None:
+    """In an emulation of the GPU; the state of learners and games is copied from there."""
+    changes = TINY | {"save_every": 100, "save_seconds": 0, "components": f"{runs.file}:Failing"}
+    config = configure("pursuit", flags=[f"--{key}={value}" for key, value in changes.items()])
+    api.train(config, folder=tmp_path / "whole")
+    runs.switch.write_text("after_update 6")
+    with pytest.raises(ComponentError, match="component failing failed in after_update"):
         api.train(config, folder=tmp_path / "run")
     runs.switch.unlink()
     assert newest(tmp_path / "run") == 5

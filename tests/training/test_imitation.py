@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from rematch.agents.learners.ppo import Ppo
 from rematch.core.errors import ConfigError
 from rematch.core.player import RngKey
 from rematch.core.run_config import Config
-from rematch.core.stepping import seat_at
+from rematch.core.stepping import concat_fields, seat_at
 from rematch.core.system.interrupts import StopRequested
 from rematch.core.world import World
 from rematch.curriculum.levels import Levels
@@ -74,6 +75,7 @@ def test_teachers_by_role_and_by_opponent() -> None:
     ([*PURSUIT, "--total_steps", "4096"], "total_steps"),
     ([*PURSUIT, "--games", "100", "--steps", "40", "--total_steps", "4200"], "by one iteration"),
     ([*PURSUIT, "--schedule.kind", "micro"], "schedule.kind"),
+    ([*PURSUIT, "--imitation.anchored", "lion"], "imitation.anchored = lion: expected roles of pursuit"),
 ])  # fmt: skip
 def test_settings_that_cannot_work_are_one_line(flags: list[str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
@@ -195,6 +197,28 @@ def test_steps_of_the_imitation_count_and_the_rate_rises() -> None:
     assert [rate / rates[-1] for rate in rates] == pytest.approx(full, rel=0.05)
 
 
+def test_anchored_role_stays_nearer_to_what_it_imitated() -> None:
+    changes: dict[str, Any] = {
+        "imitation.steps": 512, "imitation.teachers": ("lion", "obstacle_orbit"), "imitation.rise": 0,
+        "imitation.epochs": 1, "games": 16, "steps": 16, "stagger": 0, "ppo.magnet_weight": 0.01}
+    anchor = {"imitation.anchored": ("pursuer",), "imitation.anchor_weight": 30.0}
+    moved = []
+    for anchored in ({}, anchor):
+        trainer = Trainer(api.configure("quick", changes=changes | anchored))
+        trainer.start()
+        learners: Any = trainer.setup.learners
+        start = {role: learner.policy.weights.copy() for role, learner in learners.items()}
+        pursuer = learners["pursuer"].policy
+        obs = np.array(concat_fields(pursuer.role, trainer.setup.world.view["pursuer"]))[:, 0]
+        before = pursuer.forward(obs)[0].copy()
+        advance(trainer, 8)
+        moved.append(float(np.abs(pursuer.forward(obs)[0] - before).mean()))
+        assert np.array_equal(learners["pursuer"].magnet, start["pursuer"]) == bool(anchored)
+        assert not np.array_equal(learners["evader"].magnet, start["evader"])
+    free, anchored_move = moved
+    assert anchored_move < free / 2, moved
+
+
 def test_games_start_on_the_level_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     config = api.configure("ra4", changes={"games": 16, "steps": 8, "stagger": 0, "imitation.steps": 128})
     trainer, started = Trainer(config), []
@@ -241,6 +265,12 @@ def test_run_with_imitation_resumes_to_the_same_bytes(at: int, tmp_path: Path) -
     play(config, tmp_path / "whole")
     stop_and_go_on(config, tmp_path / "cut", at)
     assert differences(tmp_path / "whole", tmp_path / "cut") == []
+
+
+def test_observations_are_summarized_after_an_imitation_too(tmp_path: Path) -> None:
+    play(small(), tmp_path / "run")
+    summary = json.loads((tmp_path / "run/observations.json").read_text())
+    assert summary.keys() == {"pursuer", "evader"} and all(summary.values())
 
 
 @pytest.mark.parametrize(("recipe", "teachers"), [

@@ -68,12 +68,13 @@ def test_error_names_the_setting_that_needs_the_memory(monkeypatch: pytest.Monke
         memory_estimate.check(api.configure("quick", changes=stored | {"network.hidden": [512]}))
 
 
+@pytest.mark.slow
 def test_estimate_covers_a_whole_process(tmp_path: Path) -> None:
     """The peak of a run, pictures included, as the kernel reports it."""
     path = os.pathsep.join(
         filter(None, [str(Path(memory_estimate.__file__).parents[2]), os.environ.get("PYTHONPATH")])
     )
-    child = subprocess.Popen([sys.executable, "-m", "rematch.cli", "train", "quick", *flags()], cwd=tmp_path,
+    child = subprocess.Popen([sys.executable, "-m", "rematch", "train", "quick", *flags()], cwd=tmp_path,
                              env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.DEVNULL)
     most = 0
     while child.poll() is None:

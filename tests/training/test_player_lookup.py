@@ -125,7 +125,7 @@ def test_match_rules_without_a_trained_player() -> None:
         (
             "heuristc",
             "no player called 'heuristc': expected one of random, .*, a run, a .safetensors file, "
-            r"an agent of Rematch \(@beasty, @small\), or "
+            r"an agent of Rematch \(@beasty, @beasty_first, @small\), or "
             "module:Class of your own; nearest: heuristic",
         ),
         ("gone.safetensors", "gone.safetensors: no such file"),

@@ -90,6 +90,20 @@ def test_course_plays_past_policies_and_bots_before_the_frozen_agent(tmp_path: P
     assert seen[0] & bots and seen[3] == {1}
 
 
+@pytest.mark.parametrize("game", ["pursuit", "lattice"])
+@pytest.mark.parametrize("start", ["fresh", "incumbent"])
+def test_every_third_response_has_the_settings_of_the_run(game: str, start: str) -> None:
+    config = settings.replace(api.configure(game), {"ppo.lr": 0.002, "ppo.magnet_weight": 0.2,
+                                                    "ppo.average_fraction": 0.5})  # fmt: skip
+    spec = registry.find(game).spec(config.world)
+    made = {number: search_config(config, 10**6, (start, number), spec) for number in range(6)}
+    for number in (2, 5):
+        assert made[number].ppo == settings.replace(config, {"ppo.average_fraction": 0.0}).ppo
+        assert made[number].total_steps == 10**6
+    assert made[0].ppo == made[3].ppo and made[1].ppo == made[4].ppo
+    assert made[0].ppo.magnet_weight == made[1].ppo.magnet_weight == 0.0
+
+
 def test_fresh_responses_explore_widely_with_continuous_actions() -> None:
     for game, wide in (("pursuit", True), ("lattice", False)):
         config = api.default(game)

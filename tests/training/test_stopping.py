@@ -147,6 +147,7 @@ def test_stop_request_ends_the_rollout_and_the_first_games(tmp_path: Path) -> No
     assert "repeats what follows iteration 3" in text
 
 
+@pytest.mark.slow
 def test_stop_request_ends_the_training_of_an_exploiter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,6 +378,7 @@ def test_game_boy_evaluation_plays_as_many_whole_games_as_its_limit_allows() -> 
     assert limited_games(EvaluationConfig(max_steps=1), game, world) == (1, 4096), "one whole game at least"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", [{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}, {2, 5, 9, 13}])
 def test_replay_chunks_do_not_depend_on_checkpoints_by_the_clock(
     iterations: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

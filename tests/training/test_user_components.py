@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.single_seat_worlds import SIZES
 from support.trainers import resume_run, start_run
 
 import rematch
+from rematch.agents.learners import dqn
 from rematch.cli import main
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
@@ -53,7 +55,10 @@ def own(learner: str, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("learner", RUNS)
-def test_user_reward_term_trains_is_stored_and_resumes_exactly(learner: str, tmp_path: Path) -> None:
+def test_user_reward_term_trains_is_stored_and_resumes_exactly(
+    learner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dqn, "SIZES", SIZES)
     config = own(learner)
     whole = start_run(tmp_path / "whole", config)
     rows = whole.rows
@@ -72,6 +77,7 @@ def test_user_reward_term_trains_is_stored_and_resumes_exactly(learner: str, tmp
                for r in learners[0]), "its weight changes what is learned"
 
 
+@pytest.mark.slow
 def test_user_component_appears_in_help_check_and_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +105,7 @@ def test_user_component_ends_the_run(tmp_path: Path) -> None:
     assert result.trainer.clock.end_reason == "a component requested the end"
 
 
+@pytest.mark.slow
 def test_check_finds_code_named_by_a_relative_path(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,6 +43,7 @@ def record_of(trainer: Any) -> WorldMapRecord:
     return record
 
 
+@pytest.mark.slow
 def test_file_holds_what_the_games_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles against a count of all observations; games, savestates and frontier against replays."""
     seen: Counter[tuple[int, int, int]] = Counter()
@@ -89,6 +90,7 @@ def endings(places: list[list[int]]) -> list[list[list[int]]]:
     return [[[place >> 16, place >> 8 & 255, place & 255] for place in tail] for tail in tails]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 2, 4])
 def test_stopped_run_ends_with_the_same_map(tmp_path: Path, at: int) -> None:
     config = savestate_runs.config(**SHORT)
@@ -99,6 +101,7 @@ def test_stopped_run_ends_with_the_same_map(tmp_path: Path, at: int) -> None:
     assert FILE in comparable_files(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_map_does_not_change_the_training_and_interval_sets_its_pace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 def test_eval_of_a_run_does_not_depend_on_shards(count: int, run: Path) -> None:
     """With more shards than games in one of them; the best scripted player is chosen by results."""

@@ -65,6 +65,13 @@ def test_list_states(tmp_path: Path) -> None:
     assert only(tmp_path).state == "killed"
 
 
+def test_list_counts_whole_iterations(tmp_path: Path) -> None:
+    """1010 steps are 21 iterations of 50: a finished run is not listed as "1.05 K of 1.01 K"."""
+    make(tmp_path / "one", CONFIG.replace("total_steps: 1000", "total_steps: 1010"), 21)
+    run = only(tmp_path)
+    assert (run.step, run.total_steps) == (1050, 1050)
+
+
 def test_list_order_is_newest_first_and_nested_folders_are_found(tmp_path: Path) -> None:
     for number, name in enumerate(("old", "group/middle", "new")):
         folder = make(tmp_path / name)
@@ -123,6 +130,26 @@ def test_list_of_hostile_folders_is_one_line_each(tmp_path: Path) -> None:
     assert {"fifo", "config fifo", "config folder", "link", "deep", "long", "odd"} <= names
     problems = {run.name: run.problem for run in runs}
     assert problems["config fifo"] == "config.yaml is not a plain file" and "config.yaml" in problems["link"]
+
+
+def test_link_to_a_folder_above_lists_no_run_twice(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    for name in ("one", "elsewhere"):
+        (root / name).mkdir(parents=True)
+        (root / name / "config.yaml").write_text("game: pursuit\ngames: 8\nsteps: 4\ntotal_steps: 96\n")
+    (root / "elsewhere").rename(tmp_path / "elsewhere")
+    (root / "loop").symlink_to(root)
+    (root / "above").symlink_to(tmp_path)
+    (root / "linked").symlink_to(tmp_path / "elsewhere")
+    assert sorted(run.name for run in list_runs(root)) == ["linked", "one"]
+    assert all(run.problem == "" for run in list_runs(root))
+
+
+def test_list_names_missing_settings(tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half/config.yaml").write_text("game: pursuit\ngames: 8\nste")
+    (run,) = list_runs(tmp_path)
+    assert run.world == "pursuit" and "it has no steps and no total_steps" in run.problem
 
 
 def test_list_of_an_empty_folder_says_how_to_start(

@@ -51,7 +51,8 @@ def test_evaluate_returns_a_table(workdir: Path, capsys: pytest.CaptureFixture[s
     assert main.main(["eval", "done", "--against", "random", "--games", "10"]) == 0
     assert printed(result) + "\n" == capsys.readouterr().out
     assert result["table"][0]["games"] == 10 and "<td" in result._repr_html_()
-    for arguments in ({"games": 0}, {"games": 2.5}, {"games": True}, {"seed": -1}, {"picture": "x.txt"}):
+    for arguments in ({"games": 0}, {"games": 2.5}, {"games": True}, {"seed": -1},
+                      {"options": rematch.EvaluationOptions(picture="x.txt")}):
         with pytest.raises(ConfigError, match="expected"):
             rematch.evaluate("done", **arguments)  # type: ignore[arg-type]
     assert capsys.readouterr() == ("", "")
@@ -103,7 +104,7 @@ def test_solve_and_exploit_print(workdir: Path) -> None:
             rematch.solve("lattice", changes)
     with pytest.raises(ConfigError, match="solve pursuit: this world has no exact solver"):
         rematch.solve("pursuit")
-    best = rematch.exploit("done", budget=64, seeds=1, games=10, roles=("evader",))
+    best = rematch.exploit("done", rematch.ExploitRequest(budget=64, seeds=1, games=10, roles=("evader",)))
     assert list(best["roles"]) == ["evader"] and printed(best).startswith("Best responses to the policies")
 
 

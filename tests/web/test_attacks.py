@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import itertools
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,7 +131,79 @@ def test_post_routes_refuse_other_media_types_and_large_or_broken_bodies(client:
             status = client.send(path, "POST", body=body, Content_Type="application/json")[0]
             assert status == 400, (path, body[:20], status)
     connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=20)
-    headers = {"Content-Type": "application/json", "Cookie": f"{server.COOKIE}={TOKEN}"}
+    headers = {"Content-Type": "application/json", "Cookie": f"{server.cookie_name(client.port)}={TOKEN}"}
     connection.request("POST", posts[0], body=b"[" + b" " * (1 << 17) + b"]", headers=headers)
     assert connection.getresponse().status == 413
     connection.close()
+
+
+def raw(port: int, request: bytes) -> bytes:
+    """The first bytes of the answer to bytes that no HTTP library would send."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        with contextlib.suppress(OSError):  # the server has answered and closed the connection
+            connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while len(answer) < 4096 and (part := connection.recv(4096)):
+            answer += part
+    return answer
+
+
+def test_malformed_and_ambiguous_requests_get_nothing(client: Client) -> None:
+    host = f"Host: 127.0.0.1:{client.port}".encode()
+    cookie = f"Cookie: {server.cookie_name(client.port)}={TOKEN}".encode()
+    upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" \
+              b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="  # fmt: skip
+    json_type = b"Content-Type: application/json"
+    start = b"GET /api/runs HTTP/1.1"
+    attacks = [
+        [start, host], [start, cookie], [start, b"Host: evil.example", host, cookie],
+        [start, host, b"Host: evil.example", cookie], [start, host + b"\x00", cookie],
+        [start, b"Host: evil.example", b"X-Forwarded-Host: " + host[6:], cookie],
+        [b"GET http://evil.example/api/runs HTTP/1.1", b"Host: evil.example", cookie],
+        [b"GET /api/runs HTTP/1.0", cookie], [b"GET /api/runs HTTP/0.9"], [b"GET /api/runs", host, cookie],
+        [start, host, upgrade], [start, host, upgrade, b"Origin: http://evil.example", cookie],
+        [b"GET /api/events HTTP/1.1", b"Host: evil.example", upgrade, cookie],
+        [start, host, cookie + b"x"], [start, host, b"Cookie: rematch_token_1=" + TOKEN.encode()],
+        [start, host, b"Cookie: " + b"a=b; " * 20_000 + cookie[8:]],
+        [b"POST /api/jobs/x/cancel HTTP/1.1", host, cookie, json_type, b"Content-Length: 2",
+         b"Transfer-Encoding: chunked", b"Origin: http://evil.example"],
+        [b"POST /api/jobs/x/cancel HTTP/1.1", host, cookie, json_type, b"Content-Length: -1"],
+        [b"POST /api/jobs/x/cancel HTTP/1.1", host, cookie, json_type, b"Content-Length: 9" * 2],
+        [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"], [b"\x00" * 5000], [b"A" * 200_000],
+    ]  # fmt: skip
+    refusals = (b"400", b"403", b"404", b"405", b"421", b"431")
+    for lines in attacks:
+        try:
+            answer = raw(client.port, b"\r\n".join(lines) + b"\r\n\r\n")
+        except (ConnectionResetError, BrokenPipeError):
+            continue  # refused without an answer
+        status = answer.split(b" ")[1:2]
+        assert status in [[], *([code] for code in refusals)], (lines[:3], answer[:80])
+        assert b"verdict" not in answer and TOKEN.encode() not in answer
+    assert client.json("/api/runs")["runs"], "the server stays up"
+
+
+def test_two_servers_of_a_machine_have_their_own_tokens(root: Path) -> None:
+    """Cookies do not depend on the port: the token of one server must not remove that of another."""
+    with serving(root) as one, serving(root) as other:
+        names = []
+        for port in (one, other):
+            _, headers, _ = Client(port).send(f"/?token={TOKEN}", token=None)
+            names.append(headers["set-cookie"].partition("=")[0])
+        assert len(set(names)) == 2
+        jar = "; ".join(f"{name}={TOKEN}" for name in names)
+        assert all(Client(port).send("/api/runs", token=None, Cookie=jar)[0] == 200 for port in (one, other))
+
+
+def test_huge_json_and_endless_lines_are_one_line_each(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "pursuit", tmp_path / "one")
+    (tmp_path / "one/history.json").write_bytes(b"[" + b"{}," * 4_000_001 + b"{}]")
+    (tmp_path / "one/metrics.jsonl").write_bytes(b'{"step": 1}\n{"step": ' + b"9" * (3 << 20))
+    with serving(tmp_path) as port:
+        client = Client(port)
+        (entry,) = client.json("/api/runs")["runs"]
+        shown = client.json(f"/api/runs/{entry['id']}")
+        curves = client.json(f"/api/runs/{entry['id']}/curves")
+    assert any("history.json has more than 4,000,000 values" in text for text in shown["problems"])
+    assert curves["problem"] == "metrics.jsonl has a line of more than 1 MiB" and curves["step"] == []

@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.browser import PHONE, accessibility_problems, chromium, prefer, require_browser, served, wait
+from support.browser import (
+    PHONE,
+    accessibility_problems,
+    chromium,
+    expect_refusal,
+    prefer,
+    require_browser,
+    served,
+    wait,
+)
 
 require_browser()
 ROOT = "document.querySelector('.bb')"
@@ -238,6 +247,8 @@ def test_phone_and_accessibility_in_both_colour_schemes(browser: Any, address: s
     check_phone(browser)
     click_to_the_end(browser)
     check_phone(browser)
+    letters = "document.querySelector('.bb-graph text').getBoundingClientRect().height"
+    assert wait(browser, f"{letters} >= 11"), "the numbers of the graph can be read on a phone"
 
 
 def check_phone(browser: Any) -> None:
@@ -249,7 +260,7 @@ def test_lost_game_is_said(browser: Any, address: str) -> None:
     open_start(browser, address)
     browser.execute_script("location.hash = '#/world/beasty/' + '0'.repeat(32)")
     assert wait(browser, "document.body.textContent.includes('there is no such game')")
-    browser.get_log("browser")  # the browser itself reports the answer 400 as an error
+    expect_refusal(browser, 400)
 
 
 def test_drawings_are_one_file_of_twelve_symbols() -> None:

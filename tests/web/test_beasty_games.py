@@ -19,6 +19,7 @@ from rematch.web.run_data import RunData
 from rematch.web.worlds import beasty
 from rematch.web.worlds.beasty_players import choices
 from rematch.worlds.beasty.config import SPECIES
+from rematch.worlds.shipped_agents import FILES
 
 TOKEN = "a-token-of-this-test"
 API = "/api/worlds/beasty"
@@ -33,7 +34,7 @@ class Client:
 
     def ask(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        sent = {"Cookie": f"{server.COOKIE}={TOKEN}", "Content-Type": "application/json"}
+        sent = {"Cookie": f"{server.cookie_name(self.port)}={TOKEN}", "Content-Type": "application/json"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         connection.request("GET" if body is None else "POST", API + path, data, sent)
@@ -129,7 +130,7 @@ def test_page_never_gets_hidden_cards(client: Client) -> None:
 def test_short_address_leads_to_the_page(client: Client) -> None:
     for path, status, place in (("/play/beasty", 303, "/#/world/beasty"), ("/play/nothing", 404, None)):
         connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
-        connection.request("GET", path, headers={"Cookie": f"{server.COOKIE}={TOKEN}"})
+        connection.request("GET", path, headers={"Cookie": f"{server.cookie_name(client.port)}={TOKEN}"})
         response = connection.getresponse()
         assert (response.status, response.headers.get("location")) == (status, place)
         connection.close()
@@ -297,7 +298,7 @@ def test_foreign_identifiers_bodies_and_types_are_refused(client: Client) -> Non
     client.refused("/games", {"seats": ["you", "random"]}, Content_Type="text/plain")
     client.refused("/games", {"seats": ["you", "random"]}, Origin="http://evil.example")
     client.refused("/games", {"seats": ["you", "random"]}, Sec_Fetch_Site="cross-site")
-    client.refused("/games", {"seats": ["you", "random"]}, Cookie="rematch_token=wrong")
+    client.refused("/games", {"seats": ["you", "random"]}, Cookie=f"{server.cookie_name(client.port)}=wrong")
     assert len(client.get("/games")["games"]) == 1 and client.get(f"/games/{game['id']}") is not None
 
 
@@ -340,6 +341,18 @@ def test_sessions_in_memory_are_few_and_files_bring_them_back(
     for game in games:
         shown = client.get(f"/games/{game['id']}")
         assert shown["position"] == game["position"]
+
+
+def test_every_agent_that_comes_with_rematch_plays(client: Client) -> None:
+    offered = {choice["key"]: choice for choice in client.get("/options")["choices"]}
+    agents = [name for name, file in FILES.items() if file.startswith("beasty/")]
+    shown = [key for key, choice in offered.items() if choice["group"] == "trained agents"]
+    assert len(shown) == 2 * len(agents) == 4
+    for key in ("agent_first", "agent_first+search:100"):
+        game = client.get("/games", {"seats": ["you", key], "deal": 3})
+        step = game["step"]
+        game = client.get(f"/games/{game['id']}/move", {"action": game["moves"][0]["action"], "step": step})
+        assert game["step"] == step + 2 and game["names"][1] == offered[key]["title"]
 
 
 def test_offered_players_name_no_path(client: Client, tmp_path: Path) -> None:

@@ -15,8 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.browser import PHONE, accessibility_problems, chromium, prefer, require_browser, served, wait
+from support.browser import (
+    PHONE,
+    accessibility_problems,
+    chromium,
+    expect_refusal,
+    prefer,
+    require_browser,
+    served,
+    wait,
+)
 from support.commands import environment
+from support.evaluation_rows import evaluation_row
 from support.tiny_run import SMALL, flags
 
 import rematch
@@ -74,6 +84,91 @@ def test_run_page_shows_curves_and_follows_the_run(browser: Any, address: str, r
     with (root / "one/train.log").open("a") as log:
         log.write("a line that was written later\n")
     wait(browser, "document.querySelector('.log').textContent.includes('a line that was written later')")
+
+
+def test_run_page_shows_newest_values_and_levels_in_the_colours_of_the_roles(
+    browser: Any, address: str, root: Path
+) -> None:
+    open_run(browser, address)
+    row = json.loads((root / "one/history.json").read_text())[-1]
+    rates = {name: row["rates"][name] for name in ("pursuer", "evader")}
+    first = browser.find_element("css selector", ".chart")
+    legend = first.find_elements("css selector", ".u-series:not(.bound)")
+    for entry, (role, rate) in zip(legend[1:], rates.items(), strict=True):
+        interval = f"{rate['rate']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]"
+        assert entry.text == f"{role}{interval}", "no pointer is on the chart"
+    colours = browser.execute_script(
+        "const style = getComputedStyle(document.documentElement), dot = document.createElement('p');"
+        "document.body.append(dot); const wanted = ['--seat0', '--seat1'].map((name) => {"
+        " dot.style.color = style.getPropertyValue(name);"
+        " return getComputedStyle(dot).color; }); dot.remove();"
+        "const nodes = document.querySelector('.chart').querySelectorAll('.u-series:not(.bound) .u-marker');"
+        "return [wanted, [...nodes]"
+        ".slice(-2).map((node) => getComputedStyle(node).backgroundColor)]")  # fmt: skip
+    assert colours[0] == colours[1], "the pursuer is red and the evader blue, as in films and replays"
+    captions = [node.text for node in browser.find_elements("css selector", "figcaption")]
+    assert "Mean score against scripted opponents, with 95 % intervals" in captions
+    cells = [[cell.text for cell in line.find_elements("css selector", "td")]
+             for line in browser.find_elements("css selector", ".scoreboard tbody tr")]  # fmt: skip
+    assert len(cells) == 2 and all(line[-1] in ("above", "level", "below") for line in cells)
+
+
+def test_open_page_begins_at_its_top_and_names_the_run(browser: Any, address: str) -> None:
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+    open_run(browser, address)
+    place = "document.querySelector('h1').getBoundingClientRect().top"
+    assert wait(browser, f"{place} >= document.querySelector('.bar').getBoundingClientRect().bottom")
+    assert browser.execute_script("return document.getElementById('trail').textContent") == "Runs / one"
+    outline = browser.execute_script("return getComputedStyle(document.getElementById('main')).outlineStyle")
+    assert outline == "none", "the page has the focus, and needs no frame"
+    rows = browser.find_elements("css selector", ".scoreboard tbody tr")
+    assert rows and all(row.size["height"] < 40 for row in rows), "one line of text each"
+    browser.find_element("link text", "Replays").click()
+    wait(browser, "document.getElementById('trail').textContent === 'Runs / one / Replays'")
+
+
+def test_curriculum_without_a_change_is_said(tmp_path: Path, root: Path) -> None:
+    shutil.copytree(root / "one", tmp_path / "one")
+    history = tmp_path / "one/history.json"
+    rows = [row | {"level": 0, "level_name": "near"} for row in json.loads(history.read_text())]
+    history.write_text(json.dumps(rows))
+    with served(tmp_path) as address, chromium() as browser:
+        open_run(browser, address)
+        assert "The level has not changed yet." in browser.find_element("id", "main").text
+        titles = [node.text for node in browser.find_elements("css selector", "figcaption")]
+        assert "Level at every evaluation" in titles
+
+
+def test_run_page_shows_alarms_levels_balance_and_reward_terms(tmp_path: Path, root: Path) -> None:
+    """Everything that a run may have: a swing with its causes, a promotion with its evidence, two terms."""
+    shutil.copytree(root / "one", tmp_path / "one")
+    rows = [evaluation_row(1000 * i, rate=(0.5, 0.6, 0.2, 0.95)[i]) | {
+        "level": i // 2, "level_name": f"far {i // 2}", "verdict": "improving",
+        "evidence": "rate 0.812 [0.770, 0.850], n = 320" if i == 1 else "",
+        "exact": {"nash_conv": 0.4 - 0.1 * i},
+    } for i in range(4)]  # fmt: skip
+    (tmp_path / "one/history.json").write_text(json.dumps(rows))
+    terms = {"pursuer/r_env": 0.5, "pursuer/r_count_bonus": 0.1, "pursuer/entropy": 1.0, "pursuer/kl": 0.3}
+    lines = [json.dumps({"iteration": i, "step": 200 * i, **terms}) for i in range(1, 20)]
+    (tmp_path / "one/metrics.jsonl").write_text("\n".join(lines) + "\n")
+    with served(tmp_path) as address, chromium() as browser:
+        open_run(browser, address)
+        text = browser.find_element("id", "main").text
+        titles = [node.text for node in browser.find_elements("css selector", "figcaption")]
+        assert "win rate of pursuer changed by 0.75 between step 2,000 and step 3,000" in text
+        causes = browser.find_element("css selector", ".alarm").text
+        assert "Likely causes" in causes and "updates of pursuer are large: mean KL 0.300 nats" in causes
+        moves = browser.find_element("css selector", "[aria-label='changes of level']").text
+        assert "0 to 1 far 1 rate 0.812 [0.770, 0.850], n = 320" in moves
+        for title in ("Balance (NE gap) beside exploitability (NashConv)", "Level at every evaluation",
+                      "Reward terms: mean reward of a step", "KL divergence of an update",
+                      "Entropy of the policy"):  # fmt: skip
+            assert title in titles, title
+        legends = [node.text for node in browser.find_elements("css selector", ".u-legend")]
+        assert any("NE gap" in legend and "NashConv" in legend for legend in legends)
+        assert any("count bonus" in legend and "env" in legend for legend in legends)
+        assert browser.find_elements("css selector", ".films img"), "the newest film"
+        assert accessibility_problems(browser) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -178,7 +273,7 @@ def test_league_and_payoff_matrix_are_shown(tmp_path: Path) -> None:
 
 def test_page_follows_a_training_that_was_started_with_serve(tmp_path: Path) -> None:
     words = flags(total_steps=40_000_000, evaluation__every=400, save_every=200)
-    command = [sys.executable, "-m", "rematch.cli", "train", "quick", *words, "--name", "live", "--serve"]
+    command = [sys.executable, "-m", "rematch", "train", "quick", *words, "--name", "live", "--serve"]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as run:
         try:
             assert run.stdout is not None
@@ -211,7 +306,7 @@ def test_run_that_is_deleted_while_it_is_shown_is_reported(tmp_path: Path, root:
         wait(browser, "document.getElementById('live').textContent === 'live'")
         shutil.rmtree(tmp_path / "one")
         wait(browser, "document.body.textContent.includes('there is no such run')")
-        browser.get_log("browser")  # the browser itself reports the answer 404 as an error
+        expect_refusal(browser, 404)
         browser.find_element("link text", "All runs").click()
         wait(browser, "document.getElementById('main').dataset.ready === 'runs'")
         assert [link.text for link in browser.find_elements("css selector", "td a")] == ["other"]
@@ -222,5 +317,4 @@ def test_deleted_run_is_reported(browser: Any, address: str) -> None:
     wait(browser, "document.getElementById('main').dataset.ready === 'runs'")
     browser.execute_script("location.hash = '#/run/0000000000000000'")
     assert wait(browser, "document.body.textContent.includes('there is no such run')")
-    # the browser itself reports the answer 404 as an error
-    browser.get_log("browser")
+    expect_refusal(browser, 404)

@@ -95,6 +95,7 @@ def test_map_draws_tiles_dots_flags_and_the_way(browser: Any, root: Path) -> Non
     paints = {"early": (31, 111, 209), "mid": (138, 62, 200), "late": (196, 80, 27)}
     assert {paints[group] for group in groups} | {(29, 127, 78)} <= colours(browser)
     text = browser.find_element("id", "main").text
+    assert "0 of 0 episodes" not in text
     assert "way to the frontier" in text and "Probability that an episode reaches a milestone" in text
 
 

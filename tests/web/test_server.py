@@ -9,6 +9,8 @@ import os
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +18,14 @@ from typing import Any
 
 import pytest
 import uvicorn
+from support.commands import environment
 from support.served_pages import TOKEN, Client, serving
 from support.tiny_run import SMALL, flags
 
 import rematch
 from rematch.cli.main import main
 from rematch.core.errors import ConfigError
+from rematch.verbs import runs
 from rematch.web import server
 from rematch.web.metric_columns import POINTS
 from rematch.web.run_data import RunData, curves
@@ -102,6 +106,7 @@ def test_runs_have_a_recipe_and_the_command_that_continues_them(
     assert entry["state"] == "stopped" and entry["command"] == f"rematch resume {root.resolve() / 'one'}"
     assert client.json(f"/api/runs/{entry['id']}")["command"] == entry["command"]
     monkeypatch.chdir(root.parent)
+    os.utime(root / "one/train.log")  # a run that has not changed is not read again
     assert client.json("/api/runs")["runs"][0]["command"] == "rematch resume runs/one"
     (root / "one/config.yaml").write_text("game: [" * 50)
     assert client.json("/api/runs")["runs"][0]["recipe"] == ""
@@ -172,7 +177,7 @@ def test_run_has_its_league_its_speed_and_its_films(client: Client, root: Path) 
 def test_events_name_the_run_that_changed(client: Client, root: Path) -> None:
     (entry,) = client.json("/api/runs")["runs"]
     connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=20)
-    connection.request("GET", "/api/events", headers={"Cookie": f"{server.COOKIE}={TOKEN}"})
+    connection.request("GET", "/api/events", headers={"Cookie": f"{server.cookie_name(client.port)}={TOKEN}"})
     response = connection.getresponse()
     assert response.status == 200 and response.headers["content-type"].startswith("text/event-stream")
     response.readline()
@@ -212,7 +217,7 @@ def test_address_sets_the_token_as_a_cookie(client: Client) -> None:
     assert status == 303 and headers["location"] == "/"
     cookie = headers["set-cookie"].lower()
     assert (
-        f"{server.COOKIE}={TOKEN}" in headers["set-cookie"]
+        f"{server.cookie_name(client.port)}={TOKEN}" in headers["set-cookie"]
         and "httponly" in cookie
         and "samesite=strict" in cookie
     )
@@ -291,12 +296,27 @@ def test_loopback_and_a_random_token_are_the_default(root: Path, monkeypatch: py
     assert all(len(token) >= 32 for token in tokens)
 
 
-def test_port_in_use_and_wrong_folders_are_one_line(root: Path, tmp_path: Path, capsys: Any) -> None:
+def test_training_goes_before_the_server(root: Path) -> None:
+    command = [sys.executable, "-m", "rematch", "serve", str(root), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as child:
+        assert child.stdout is not None and b"token=" in child.stdout.readline()
+        niceness = os.getpriority(os.PRIO_PROCESS, child.pid)
+        child.terminate()
+    assert niceness >= 10
+
+
+def test_port_in_use_and_wrong_folders_are_one_line(
+    root: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "nice", lambda _: 0)
     listening = server.bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     with pytest.raises(ConfigError, match=f"--port = {port}: cannot listen"):
         server.serve(root, port=port)
     listening.close()
+    for host in ("192.0.2.1", "nonsense.invalid"):
+        with pytest.raises(ConfigError, match=f"--host = '{host}'"):
+            server.bind(host, server.PORT)
     for words in (["serve", str(tmp_path / "nothing")], ["serve", str(root), "--port", "70000"],
                   ["serve", str(root), "--host", "0.0.0.0"],
                   ["serve", str(root), "--prot", "1"]):  # fmt: skip
@@ -348,7 +368,7 @@ def test_damaged_files_are_reported_and_the_rest_is_shown(
 
 
 def test_slow_and_vanished_clients_hold_up_nobody(client: Client) -> None:
-    cookie = f"Cookie: {server.COOKIE}={TOKEN}\r\n"
+    cookie = f"Cookie: {server.cookie_name(client.port)}={TOKEN}\r\n"
     host = f"Host: 127.0.0.1:{client.port}\r\n"
     requests = [f"GET /api/events HTTP/1.1\r\n{host}{cookie}\r\n", f"GET /api/runs HTTP/1.1\r\n{host}",
                 f"POST /api/jobs/x/cancel HTTP/1.1\r\n{host}{cookie}Content-Type: application/json\r\n"
@@ -390,3 +410,30 @@ def test_results_are_read_again_only_after_a_change(root: Path, monkeypatch: pyt
         log.write("{}\n")
     data.curves(run)
     assert len(reads) == 2
+
+
+def test_list_reads_only_changed_and_running_runs_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, read = RunData(root), list[str]()
+    info = RunData._info
+
+    def counted(self: RunData, folder: Path) -> Any:
+        read.append(folder.name)
+        return info(self, folder)
+
+    monkeypatch.setattr(RunData, "_info", counted)
+    first = data.list()["runs"]
+    assert len(read) == len(first) >= 1
+    read.clear()
+    again = data.list()["runs"]
+    assert read == [] and [run["id"] for run in again] == [run["id"] for run in first]
+    assert all(one["age"] <= other["age"] for one, other in zip(first, again))
+    with (root / "one/train.log").open("a") as log:
+        log.write("a line\n")
+    data.list()
+    assert read == ["one"]
+    monkeypatch.setattr(runs, "lock_holder", lambda folder: "process 1")
+    with (root / "one/train.log").open("a") as log:
+        log.write("a line\n")
+    assert [run["state"] for run in data.list()["runs"] if run["name"] == "one"] == ["running"]
+    monkeypatch.undo()
+    assert [run["state"] for run in data.list()["runs"] if run["name"] == "one"] == ["finished"]

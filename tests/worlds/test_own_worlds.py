@@ -40,6 +40,7 @@ COPIED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", COPIED)
 def test_a_copied_folder_is_a_world(world: str, tmp_path: Path) -> None:
     """Copies a world under a new name beside it, in a copy of the package, and edits nothing else.
@@ -107,6 +108,7 @@ def test_a_world_in_use_is_found_while_its_files_are_being_replaced(
         registry.find("elsewhere")
 
 
+@pytest.mark.slow
 def test_tutorial_game_trains_to_beat_its_bot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """examples/tic_tac_toe.py: turns and legal moves; in the tutorial it trains 15 times as long."""
     game = user_code.load_file(ROOT / "examples/tic_tac_toe.py").GAME

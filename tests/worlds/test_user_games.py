@@ -35,10 +35,10 @@ MISTAKES = {
     "acting": ('self.view.acting[:] = self.state["turn"][:, None] == [0, 1]', "pass",
                "turns: view.acting says 32 times that several seats are to move at once"),
     "no reward": ("self.view.reward[won | full] = 2 * self.view.outcome[won | full] - 1", "pass",
-                  r"rewards: every reward in 20\d games of random play is 0"),
+                  r"rewards: every reward in \d+ games of random play is 0"),
     "no outcome": ("self.view.ended[won | full] = DECIDED",
                    "self.view.ended[won | full] = DECIDED; self.view.outcome[won | full] = 0.5",
-                   r"outcomes: the outcome of all 20\d games of random play is \[0.5 0.5\]"),
+                   r"outcomes: the outcome of all \d+ games of random play is \[0.5 0.5\]"),
     "no own array": ("games, turn = np.arange(self.games), self", "games, turn = self.numbers, self",
                      r"AttributeError: .* has no attribute 'numbers' \(game.py line 42, in apply_actions\)"),
     "illegal bot": ("return np.array(order)[(seat.obs[:, order] == 0).argmax(1)]",
@@ -136,6 +136,16 @@ def test_greedy_evaluation_counts_equal_games_once(folder: Path, capsys: pytest.
     assert main.main(["eval", "mine", "--games", "40"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"player \(learnt\) +centre +40 +", out) and "nothing is random" not in out
+
+
+def test_game_without_bots_trains_and_says_that_it_has_no_opponents(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = EXAMPLE.read_text()
+    assert text.count(', bots={"player": {"centre": centre}}') == 1
+    (folder / "game.py").write_text(text.replace(', bots={"player": {"centre": centre}}', ""))
+    assert main.main(["train", "./game.py", *SMALL, "--name", "mine"]) == 0
+    assert "No matches against scripted opponents were played." in capsys.readouterr().out
 
 
 def test_recipe_that_names_a_game_by_a_relative_path(

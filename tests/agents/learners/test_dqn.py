@@ -151,6 +151,7 @@ def test_results_do_not_depend_on_threads(little: None) -> None:
     assert event_log(single_seat_worlds.small(threads=1)) == event_log(single_seat_worlds.small(threads=3))
 
 
+@pytest.mark.slow
 def test_killed_runs_end_with_the_same_bytes(tmp_path: Path) -> None:
     """Twenty SIGKILLs and more, by the clock and inside saves (tests/support/single_seat_worlds.py)."""
     path = os.pathsep.join(str(Path(__file__).parents[3] / name) for name in ("", "tests"))

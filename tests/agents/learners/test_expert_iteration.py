@@ -128,22 +128,51 @@ def test_network_evaluates_the_end_of_a_playout() -> None:
 def learner_values(plies: int) -> Any:
     trainer = Trainer(config(expert__plies=plies))
     made, rows = learner(trainer), np.arange(20, dtype=np.int32)
-    return made.values(rows, RngKey(1, 2, 3))
+    return made.values(rows, RngKey(1, 2, 3), np.full((20, 2), -1, np.int32))
 
 
 KNOBS = {"lr": 0.01, "lr_final": 0.01, "completions": 3, "plies": 2, "positions": 64, "replay_size": 100,
-         "replay_ratio": 8.0, "minibatch_size": 32, "tau": 0.5, "value_weight": 0.1, "max_grad_norm": 0.01}
+         "replay_ratio": 8.0, "minibatch_size": 32, "tau": 0.5, "value_weight": 0.1, "max_grad_norm": 0.01,
+         "playouts": "policy"}
 
 
 def test_every_setting_has_an_effect() -> None:
     """tests/architecture/test_settings_have_effect.py does the others: this learner needs a world with a
     search."""
     assert {f"expert.{key}" for key in KNOBS} == {
-        key for key, _, _ in settings.leaves(config()) if key.startswith("expert.")
-    }
+        key for key, _, _ in settings.leaves(config())
+        if key.startswith("expert.") and key != "expert.bot_fraction"
+    }  # fmt: skip
     before = event_log(config())
     for key, value in KNOBS.items():
         assert event_log(config(**{f"expert__{key}": value})) != before, key
+
+
+def test_bots_play_the_playouts_of_the_first_fraction() -> None:
+    rows = np.arange(20, dtype=np.int32)
+    kinds = {}
+    for playouts, fraction in (("bot", 0.0), ("policy", 0.0), ("policy", 0.5), ("seated", 0.0)):
+        more = {"expert__bot_fraction": fraction} if fraction else {}
+        trainer, made = taught(expert__playouts=playouts, **more)
+        made.learn(first_rollout(trainer), 0.25, 0)
+        assert made.playouts == ("bot" if fraction else playouts)
+        kinds[playouts, fraction] = made.q_targets[128:].copy()  # after those of `taught`
+        made.learn(first_rollout(trainer), 0.5, 1)
+        assert made.playouts == playouts
+        assert made.values(rows, RngKey(1, 2, 3), np.full((20, 2), -1, np.int32)).shape == (20, 33)
+    assert np.array_equal(kinds["bot", 0.0], kinds["policy", 0.5])
+    assert not np.array_equal(kinds["bot", 0.0], kinds["policy", 0.0])
+
+
+def test_seated_scripted_players_play_the_playouts() -> None:
+    opponents: Any = {"league__opponent_share": 1.0, "league__bots": ("heuristic", "distilled_outcome")}
+    trainer = Trainer(config(expert__playouts="seated", **opponents))
+    made, rollout = learner(trainer), first_rollout(trainer)
+    made.playouts = "seated"
+    decisions = np.argwhere((rollout["player"].slot == 0) & (rollout["player"].acted != 0))
+    players = made._players(rollout, decisions)
+    assert set(np.unique(players)) == {-1, 1, 9}  # numbers of these bots; the learner
+    assert (players[np.arange(len(decisions)), decisions[:, 2]] == -1).all()
 
 
 def test_opponents_are_seated(tmp_path: Path) -> None:

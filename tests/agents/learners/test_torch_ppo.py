@@ -12,12 +12,13 @@ from support.emulated_worlds import emulated_gpu
 from support.torch_rollouts import GAMES, SLOTS, SUBJECTS, collector_of
 
 from rematch.agents.learners.ppo import Ppo, PpoConfig
-from rematch.agents.learners.torch_ppo import TorchPpo, advantages
+from rematch.agents.learners.torch_ppo import TorchPpo
 from rematch.agents.networks.layout import TABLE_FROZEN, weight_views
 from rematch.agents.policy import Policy
 from rematch.core.errors import LearnError
 from rematch.rollout.cuda_collector import CudaCollector
 from rematch.rollout.rollout_buffer import RewardTerm
+from rematch.stability.ewc import Anchor, EwcConfig
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler for the emulation"),
@@ -31,6 +32,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "two towers, privileged": {"gae_lambda": 0.8, "temperature": 2.0, "temperature_final": 0.5},
     "transformer": {"value_clip": 0.2, "entropy_weight": 0.04},
     "Gaussian, three layers": {"magnet_weight": 0.1, "entropy_weight": 0.01},
+    "Gaussian, few rows": {"value_clip": 0.3},
+    "two towers, relu": {"magnet_weight": 0.2},
+    "Gaussian, few rows, shared": {"max_grad_norm": 0.1, "clip": 0.01},
+    "sensors, belief": {"magnet_weight": 0.1},
+    "sensors, privileged": {"entropy_weight": 0.02},
 }  # fmt: skip
 
 
@@ -75,16 +81,19 @@ def test_update_equals_that_of_the_cpu(
 
 
 @pytest.mark.parametrize("subject", ["categories", "two towers, privileged"])
-def test_advantages_have_the_bits_of_the_cpu(subject: str, emulated_gpu: None) -> None:
+def test_advantages_are_those_of_the_cpu(subject: str, emulated_gpu: None) -> None:
     collector = collector_of(subject)
-    config = PpoConfig(gamma=0.9, gae_lambda=0.7)
     for iteration in range(3):
         rollout = collector.collect(iteration)
-        for role, track in collector.rollout.role_tracks.items():
-            reward = collector.rollout.reward_tensor[:, :, track.seats]
-            computed = advantages(collector.rollout, track, reward, config)
-            for expected, found in zip(rollout.advantages(role, config.gamma, config.gae_lambda), computed):
-                np.testing.assert_allclose(found.numpy(), expected.reshape(-1), atol=1e-6)
+        for role in collector.rollout.role_tracks:
+            learner = learner_of(collector, role, TorchPpo, gamma=0.9, gae_lambda=0.7)
+            assert isinstance(learner, TorchPpo)
+            learner.learn(rollout, 0.0, iteration)
+            advantage, target, counts = (x.reshape(-1) for x in rollout.advantages(role, 0.9, 0.7))
+            np.testing.assert_array_equal(learner.counts, counts)
+            assert counts.any()
+            for expected, found in ((advantage, learner.raw_advantage), (target, learner.target)):
+                np.testing.assert_allclose(found.numpy()[counts], expected[counts], atol=1e-6)
 
 
 def test_minibatches_are_all_rows_in_another_order_each_time(emulated_gpu: None) -> None:
@@ -101,6 +110,27 @@ def test_minibatches_are_all_rows_in_another_order_each_time(emulated_gpu: None)
     assert len({tuple(order) for order in orders}) == len(orders) == 10
 
 
+def test_penalty_of_ewc_is_that_of_the_cpu(emulated_gpu: None) -> None:
+    collector = collector_of("sensors, privileged")
+    rollout = collector.collect(0)
+    pair = [learner_of(collector, "evader", kind, epochs=2) for kind in (Ppo, TorchPpo)]
+    for iteration in range(3):
+        for learner in pair:
+            if iteration == 0:
+                learner.regularizers.append(Anchor(EwcConfig(weight=50.0), learner.policy, 3))
+            anchor = learner.regularizers[0]
+            assert isinstance(anchor, Anchor)
+            if iteration == 1:  # the anchor moves while the graphs stay
+                anchor.update(rollout)
+                assert anchor.fisher.any()
+                anchor.anchor += np.float32(0.1)
+        reference, metrics = (learner.learn(rollout, 0.3, iteration) for learner in pair)
+        assert (metrics["ewc_penalty"] > 0.01) is (iteration > 0)
+        for name, number in reference.items():
+            assert metrics[name] == pytest.approx(number, rel=2e-3, abs=2e-5), name
+    np.testing.assert_allclose(pair[1].policy.weights, pair[0].policy.weights, atol=3e-4)
+
+
 def test_rows_behind_the_last_one_have_no_share(emulated_gpu: None) -> None:
     collector = collector_of("two towers, privileged")
     rollout = collector.collect(0)
@@ -110,7 +140,8 @@ def test_rows_behind_the_last_one_have_no_share(emulated_gpu: None) -> None:
     count, rest = int(learner.count), int(learner.count) % 50
     assert rest
     learner.position.fill_(count // 50)
-    share = learner._rows()["share"]
+    learner.fill_batch()
+    share = learner.kernels.share
     assert share.tolist() == pytest.approx([1 / rest] * rest + [0.0] * (50 - rest))
     learner.position.fill_(count // 50 + 1)
     before = learner.weights.clone()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rematch.agents.networks.cuda_graphs import Inputs, Recorder
+from rematch.core.errors import ConfigError
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))
 
@@ -33,3 +34,14 @@ def test_outputs_follow_inputs_shapes_and_weights(device: str) -> None:
         with torch.no_grad():
             weights += 0.5  # in place
     assert len(recorder.recordings) == (4 if device == "cuda" else 0)
+
+
+def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    recorder = Recorder(torch.device("cuda"))
+    monkeypatch.setattr(recorder, "_record", full)
+    line = r"too little memory for a batch of x \(2, 3\); expected fewer games, a smaller batch"
+    with pytest.raises(ConfigError, match=line):
+        recorder(slope, {"x": np.zeros((2, 3), np.float32)})

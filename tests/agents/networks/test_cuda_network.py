@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from rematch.agents.networks import cuda_network as networks
 from rematch.agents.networks.config import NetworkConfig
 from rematch.agents.policy import Policy
 from rematch.core.spec import Actions, Field, Role, Spec
+from rematch.core.system import cuda
 from rematch.rollout.rollout_buffer import RolloutBuffer
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler for the emulation")
@@ -23,6 +25,10 @@ SHAPES = {
                    NetworkConfig(hidden=(64, 64), fourier=2)),
     "discrete": (Actions(kind="discrete", names=("left", "straight", "right")), 5,
                  NetworkConfig(hidden=(64, 128), activation="relu")),
+    "continuous, warpgroups": (Actions(kind="continuous", names=("speed", "turn")), 19,
+                               NetworkConfig(hidden=(64, 64), fourier=2)),
+    "discrete, warpgroups": (Actions(kind="discrete", names=("left", "straight", "right")), 5,
+                             NetworkConfig(hidden=(64, 64))),
 }  # fmt: skip
 KERNEL_NUMBERS = {"lr": 0.0, "clip": 0.2, "value_clip": 0.2, "value_weight": 0.5, "entropy_weight": 0.01,
                   "magnet_weight": 0.1, "max_norm": 0.5, "log_std_low": -3.0, "log_std_high": 0.5, "key": 9,
@@ -48,8 +54,14 @@ class Subject:
 
 
 @pytest.fixture(scope="module", params=SHAPES)
-def subject(request: pytest.FixtureRequest) -> Subject:
-    actions, columns, config = SHAPES[request.param]
+def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuda, "has_warpgroups", lambda: "warpgroups" in request.param)
+        yield make_subject(request.param)
+
+
+def make_subject(shape: str) -> Subject:
+    actions, columns, config = SHAPES[shape]
     field = Field(name="state", columns=tuple(f"c{i}" for i in range(columns)))
     role = Role(name="robot", fields=(field,), privileged=(), actions=actions, seats=(0,), hidden=())
     policy, rng = Policy(role, config, "policy"), np.random.default_rng(0)
@@ -177,7 +189,7 @@ def run_update(
     arrays |= {
         "weights": subject.order.to_device(subject.policy.weights), "first": np.zeros(size, np.float32),
         "second": np.zeros(size, np.float32), "new_weights": np.zeros(size, np.float32),
-        "partial": np.full((networks.GROUPS, size), np.nan, np.float32),
+        "partial": np.full((networks.groups(subject.role, subject.policy.config), size), np.nan, np.float32),
         "count": np.array([len(index)], np.int32),
         "chunk_sums": np.full(-(-size // 4 // networks.CHUNK) + 1, np.nan), "index": index,
         "tile_stats": np.full((tiles, networks.ROW_STATS), np.nan, np.float32),
@@ -236,6 +248,7 @@ def test_update_has_the_same_bits_whenever_it_is_repeated_and_moves_the_weights(
     assert 0.001 < np.abs(runs[0]["weights"] - before).max() < 0.2
 
 
+@pytest.mark.slow
 def test_update_has_the_same_bits_with_any_number_of_blocks(subject: Subject) -> None:
     """Alone a learner has many blocks, beside others a few: chains of groups, or of adders."""
     tile = networks.tile_rows(subject.role, subject.policy.config)

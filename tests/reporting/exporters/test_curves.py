@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,45 @@ def test_run_that_trains_is_followed_to_its_end(tmp_path: Path, monkeypatch: pyt
     thread.join(20)
     assert results[0].iterations == 29 and results[0].evaluations == 15
     assert sorted(set(recorder.steps)) == list(range(1, 30)) and len(recorder.texts) == 15
+
+
+@pytest.mark.parametrize("tool", ["tensorboard", "wandb"])
+def test_tool_itself_follows_a_run_that_trains(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of a run are in the tool's own file while the run trains; W&B writes blocks of 32 KiB."""
+    pytest.importorskip(tool, reason=f"pip install {tool}")
+    rows = 4 if tool == "tensorboard" else 600
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    run, results = Run.create(tmp_path / "live", "game: pursuit\n"), list[Any]()
+
+    def log(iteration: int) -> None:
+        run.log({"iteration": iteration, "step": 32 * iteration, "pursuer/kl": iteration / 8})
+
+    def steps() -> list[int]:
+        if tool == "tensorboard":
+            scalars = read_events(tmp_path / "out" / "live")[0]
+            return [step for step, _ in scalars.get("pursuer/kl", [])]
+        logged = [row for file in (tmp_path / "out").rglob("*.wandb") for row in wandb_rows(file)]
+        return sorted({row["step"] for row in logged if "pursuer/kl" in row})
+
+    log(1)
+    thread = threading.Thread(
+        target=lambda: results.append(curves(tmp_path / "live", tool, out=tmp_path / "out", live=True)))
+    thread.start()
+    for iteration in range(2, rows + 1):
+        log(iteration)
+    for _ in range(300):
+        if len(steps()) >= 2:
+            break
+        time.sleep(0.05)
+    before_the_end = thread.is_alive(), steps()
+    log(rows + 1)
+    run.close()
+    thread.join(60)
+    assert before_the_end[0] and before_the_end[1][:2] == [32, 64]
+    assert results[0].iterations == rows + 1 and steps() == [32 * i for i in range(1, rows + 2)]
 
 
 def test_hostile_rows_give_finite_scalars_with_plain_names() -> None:

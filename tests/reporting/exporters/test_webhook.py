@@ -85,7 +85,7 @@ def test_answer_byte_by_byte_ends() -> None:
     threading.Thread(target=drip, daemon=True).start()
     started = time.monotonic()
     assert send(Address(f"http://127.0.0.1:{listening.getsockname()[1]}/"), MESSAGE)
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 8.0  # all the bytes take 10 seconds
     listening.close()
 
 
@@ -107,7 +107,7 @@ def test_sender_never_waits_and_counts_what_is_lost() -> None:
         started = time.monotonic()
         for _ in range(5 * webhook.MOST_WAITING):
             sender.put(MESSAGE)
-        assert time.monotonic() - started < 0.5
+        assert time.monotonic() - started < 2.0  # one answer takes 3 seconds
         sender.close(0.2)
     assert sender.lost >= 4 * webhook.MOST_WAITING and sender.sent == 0
     assert len(lines) == 1 and "further ones are counted" in lines[0]

@@ -6,24 +6,29 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from support.blank import white
 from support.terminal import Terminal
 from support.tiny_run import SMALL, flags
 
 import rematch
+from rematch.reporting import learning_curves, match_film
 
 Open = Callable[..., Terminal]
 SIZES = [(80, 24), (120, 40)]
-LONG_RUN = ["-m", "rematch.cli", "train", "quick", *flags(total_steps=3_200_000, evaluation__every=50)]
+LONG_RUN = ["-m", "rematch", "train", "quick", *flags(total_steps=3_200_000, evaluation__every=50)]
 
 BAR = """
 import time
+from pathlib import Path
 from rematch.core.system.progress import PROGRESS
-from rematch.reporting.terminal.progress_display import ProgressDisplay
-with ProgressDisplay() as display:
+from rematch.reporting.terminal import progress_display
+progress_display.WARM_UP = 0.3
+with progress_display.ProgressDisplay() as display:
     display.line("first line that stays")
-    for step in PROGRESS.each(range(250)):
+    for step in PROGRESS.each(range(400)):
         PROGRESS.report(0.5, f"part {step} of a rather long operation with many words\\n  a row of its own")
-        time.sleep(0.02)
+        if not Path("enough").exists():
+            time.sleep(0.02)
     display.line("last line that stays")
 print("result")
 """
@@ -64,21 +69,24 @@ def test_resumed_run_shows_where_it_is_at_once(terminal: Open) -> None:
     view.wait(lambda text: "evaluation at step" in text)
     view.type("\x03")
     assert view.end() == 0
-    again = terminal(["-m", "rematch.cli", "resume", "x"], 80, 24)
+    again = terminal(["-m", "rematch", "resume", "x"], 80, 24)
     first = again.wait(lambda text: "of 3.20 M steps" in text)
     assert " 0 of 3.20 M" not in first and "evaluation at step" in first
     assert "after " in first and " of 100000 iterations" in first.replace("\n", " ")
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
-def test_bar_is_drawn_in_place_and_erased(columns: int, lines: int, terminal: Open) -> None:
+def test_bar_is_drawn_in_place_and_erased(
+    columns: int, lines: int, terminal: Open, tmp_path: Path
+) -> None:
     view = terminal(["-c", BAR], columns, lines)
-    text = view.wait(lambda text: " left" in text)
-    assert "first line that stays" in text and text.count("━") >= 1 and "a row of its own" in text
+    text = view.wait(lambda text: " left" in text and "━" in text)
+    assert "first line that stays" in text and "a row of its own" in text
     assert sum(" %" in row for row in view.rows()) == 1 and max(map(len, view.rows())) < columns
     view.resize(columns - 30, lines)
     view.wait(lambda text: all(len(row) < columns - 30 for row in text.split("\n")) and " %" in text)
     assert sum(" %" in row for row in view.rows()) == 1 and "first line that stays" in view.text
+    (tmp_path / "enough").touch()
     assert view.end() == 0
     assert [row for row in view.rows() if row] == ["first line that stays", "last line that stays", "result"]
 
@@ -89,9 +97,8 @@ def test_piped_progress_is_plain_lines(tmp_path: Path) -> None:
 
     from support.commands import environment
 
-    code = BAR.replace("range(250)", "range(40)").replace(
-        "with Progress",
-        "import rematch.reporting.terminal.progress_display as d; d.FIRST_LINE = 0.2\nwith Progress")
+    code = BAR.replace("range(400)", "range(40)").replace(
+        "progress_display.WARM_UP = 0.3", "progress_display.FIRST_LINE = 0.2")
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True,
                           cwd=tmp_path, timeout=60)
     assert done.stdout.splitlines() == ["first line that stays", "last line that stays", "result"]
@@ -102,7 +109,7 @@ def test_piped_progress_is_plain_lines(tmp_path: Path) -> None:
 
 def test_game_boy_fits_a_small_terminal(terminal: Open) -> None:
     pytest.importorskip("pyboy")
-    play = ["-m", "rematch.cli", "play", "gameboy", "--terminal"]
+    play = ["-m", "rematch", "play", "gameboy", "--terminal"]
     for columns, lines, shown in ((80, 24, 22), (120, 40, 36)):
         view = terminal(play, columns, lines)
         view.wait(lambda text: "q: leave" in text)
@@ -120,7 +127,7 @@ def test_game_boy_fits_a_small_terminal(terminal: Open) -> None:
 
 def test_sweep_shows_every_run_and_ctrl_c_leaves_no_bar(terminal: Open) -> None:
     words = flags(total_steps=3_200_000, evaluation__every=1000)
-    view = terminal(["-m", "rematch.cli", "sweep", "quick", "--seeds", "0-1", "--jobs", "1", *words], 80, 24)
+    view = terminal(["-m", "rematch", "sweep", "quick", "--seeds", "0-1", "--jobs", "1", *words], 80, 24)
     text = view.wait(lambda text: "pursuer wins" in text)  # once a first game has ended
     assert "seed-0  " in text and "0 of 2 runs ended" in text and "of 3.20 M steps" in text
     view.type("\x03")
@@ -130,8 +137,8 @@ def test_sweep_shows_every_run_and_ctrl_c_leaves_no_bar(terminal: Open) -> None:
 
 
 def test_interrupted_command_leaves_no_bar(terminal: Open) -> None:
-    code = BAR.replace("with ProgressDisplay", "from rematch.cli.main import main\nimport sys\n"
-                       "def act(words):\n with ProgressDisplay").replace("\n    ", "\n  ").replace(
+    code = BAR.replace("with progress", "from rematch.cli.main import main\nimport sys\n"
+                       "def act(words):\n with progress").replace("\n    ", "\n  ").replace(
                            '\nprint("result")', "\nsys.exit(main([], act))")
     view = terminal(["-c", code], 80, 24)
     view.wait(lambda text: " left" in text)
@@ -145,26 +152,36 @@ LONG_COMMANDS = {
     "tournament": "tournament pursuit RUN random lead_pursuit --games 100000",
     "report": "report RUN --games 100000",
     "exploit": "exploit RUN --budget 200000 --seeds 1 --games 100",
-    "film": "film RUN --out x.gif --choose longest --games 10000",
+    "film": "film pursuit --players stand_still,stand_still --out x.gif --choose longest --games 10000",
     "bench": "bench pursuit --seconds 1",
     "solve": "solve lattice --n 11",
 }
 
 
+# The time left is shown after a fraction of a second instead of two, in which the command uses all cores.
+EARLY = ("import sys; from rematch.cli.main import main; "
+         "from rematch.reporting.terminal import progress_display; progress_display.WARM_UP = 0.2; "
+         "sys.exit(main())")
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "one"
-    rematch.train("quick", SMALL | {"past_policies.count": 3, "evaluation.every": 1}, folder=folder)
+    long_games = {"past_policies.count": 3, "evaluation.every": 1, "world.max_steps": 400}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning_curves, "learning", lambda *_: white.png())
+        patch.setattr(match_film, "film", lambda *_, **__: (white.gif(), ""))
+        rematch.train("quick", SMALL | long_games, folder=folder)
     return folder
 
 
-@pytest.mark.parametrize(("columns", "lines"), SIZES)
+@pytest.mark.parametrize(("columns", "lines"), [SIZES[0], pytest.param(*SIZES[1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", LONG_COMMANDS)
 def test_long_command_shows_the_time_left_and_answers_ctrl_c(
     name: str, columns: int, lines: int, terminal: Open, trained: Path
 ) -> None:
     words = [str(trained) if word == "RUN" else word for word in LONG_COMMANDS[name].split()]
-    view = terminal(["-m", "rematch.cli", *words], columns, lines)
+    view = terminal(["-c", EARLY, *words], columns, lines)
     text = view.wait(lambda text: " left" in text and " %" in text)
     assert max(map(len, text.split("\n"))) <= columns
     view.type("\x03")

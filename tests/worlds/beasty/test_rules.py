@@ -179,6 +179,7 @@ def test_scoring_by_points_and_by_count() -> None:
 # --- both engines, move by move
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("config", "games"), [
     (PLAIN, 5000), (DOCUMENT, 5000), (Config(players=3, scoring="count", first=-1), 1200),
     (Config(players=4, first=2), 800),

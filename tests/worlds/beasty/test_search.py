@@ -239,6 +239,15 @@ def test_playouts_to_the_end_need_no_value_function() -> None:
     assert np.corrcoef(next_turn[legal], all_values[legal])[0, 1] > 0.3  # points now predict the result
 
 
+def test_means_over_leaves_are_exact_to_double_precision() -> None:
+    world = make(PLAIN, 40, seed=3)  # new games: no leaf has ended
+    rows, candidates = np.arange(40, dtype=np.int32), world.shared.rules.legal(world.save(np.arange(40)))
+    values = world.leaf_values(rows, (101, 0), RngKey(4, rng.BOT, 1), candidates,
+                               lambda obs: np.full(len(obs), 0.1, np.float32))  # fmt: skip
+    numbers = values[np.isfinite(values)]
+    assert len(numbers) and np.abs(np.abs(numbers) - float(np.float32(0.1))).max() < 1e-15
+
+
 def test_guided_search_follows_its_policy() -> None:
     world = make(PLAIN, 30, seed=5)
     rows = np.arange(30, dtype=np.int32)
@@ -251,7 +260,7 @@ def test_guided_search_follows_its_policy() -> None:
     is_legal = seat.mask[:, preferred] != 0
     assert (GuidedSearch(StubPolicy(preferred), 20).act(seat, rng_key).action[is_legal] == preferred).all()
     assert guided_search(StubPolicy(), "").completions == 100
-    assert guided_search(StubPolicy(), "7:2").plies == 2
+    assert guided_search(StubPolicy(), "7:2").playouts == 2
     assert guided_search(StubPolicy(), "7:2").act(seat, rng_key).action.shape == (30,)
     for wrong in ("x", "0", "5:-1", "1:2:3"):
         with pytest.raises(ConfigError, match="expected search:COMPLETIONS"):

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from support import gameboy_worlds
 from support.commands import ROOT
 
@@ -69,7 +70,7 @@ FLAGS = {
 def command(*words: str) -> subprocess.Popen[str]:
     env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "rematch.cli", *words],
+        [sys.executable, "-m", "rematch", *words],
         env=env,
         text=True,
         stdout=subprocess.PIPE,
@@ -82,6 +83,7 @@ def episodes(folder: Path) -> list[int]:
         return [int(row["episode_id"]) for row in csv.DictReader(file)]
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_a_time_limit_stops(tmp_path: Path) -> None:
     """As a cluster does it: SIGTERM, exit code 0; then the same job again with --max-minutes."""
     gameboy_worlds.need_pyboy()

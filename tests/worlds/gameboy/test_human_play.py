@@ -78,6 +78,22 @@ def test_what_means_nothing_to_a_person_is_refused(word: str) -> None:
         dispatch(["play", "gameboy", word, "1" if word in ("--workers", "--patience") else "false"])
 
 
+def test_help_lists_what_has_an_effect_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dispatch(["play", "gameboy", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--terminal False" in text and "--cartridge small" in text and "--max_steps 200000" in text
+    assert not [name for name in human_play.NO_EFFECT if f"--{name}" in text]
+
+
+@pytest.mark.parametrize(("words", "chosen", "others"), [
+    ("--terminal", True, ""), ("--terminal true --max_steps 3", True, "--max_steps 3"), ("", False, ""),
+    ("--max_steps 3 --terminal false", False, "--max_steps 3"),
+    ("--terminal --max_steps 3", True, "--max_steps 3"),
+])  # fmt: skip
+def test_terminal_is_a_switch_with_or_without_a_value(words: str, chosen: bool, others: str) -> None:
+    assert human_play.split_terminal(words.split()) == (chosen, others.split())
+
+
 def test_the_command_plays(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     gameboy_worlds.need_pyboy()
     monkeypatch.setattr("sys.stdin", io.StringIO("ssss\r"))

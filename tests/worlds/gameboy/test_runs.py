@@ -46,6 +46,7 @@ def weights(trainer: Trainer) -> Any:
     return trainer.agents.learners["joypad"].policy.weights
 
 
+@pytest.mark.slow
 def test_killed_runs_end_with_the_same_bytes(tmp_path: Path) -> None:
     """Twenty SIGKILLs and more, by the clock and inside saves, with emulators in mid-episode."""
     path = os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])
@@ -83,6 +84,7 @@ def test_a_save_writes_only_what_is_new(tmp_path: Path) -> None:
     assert sum(chunks) > 8 * 16 * 3 * 1440  # all steps are there, though none was written twice
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_costs_nothing_that_was_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from rematch.worlds import conformance, registry
 from rematch.worlds.conformance.determinism_checks import check_restart
 from rematch.worlds.conformance.playback import WorldUnderTest
 from rematch.worlds.conformance.shape_checks import check_values
+from rematch.worlds.gameboy import config as config_module
 from rematch.worlds.gameboy.cartridge import game_model, ram_addresses
 from rematch.worlds.gameboy.emulator import pyboy_emulator
 from rematch.worlds.gameboy.game import draw
@@ -262,6 +263,13 @@ def test_a_savestate_that_crashes_the_emulator_goes_into_quarantine(
     output = capfd.readouterr().err
     assert output.count("Traceback") == 1 and "RuntimeError: bad opcode" in output
     assert "the run continues" in output
+
+
+def test_number_of_processes_follows_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count, expected in {1: 2, 2: 2, 6: 3, 16: 8, 64: 8}.items():
+        monkeypatch.setattr(config_module, "processors", lambda count=count: count)
+        assert config_module.Config(workers=-1).processes == expected
+    assert [config_module.Config(workers=number).processes for number in (0, 1, 5)] == [0, 1, 5]
 
 
 def test_parts_may_share_workers() -> None:

@@ -339,7 +339,7 @@ REFUSED = {
     "kuhn_poker(bogus=1)": "Unknown parameter 'bogus'",
     "kuhn_poker(players=2": "Missing closing bracket",
     "kuhn_poker(players=99)": "does not load it",
-    "goofspiel(num_cards=-4)": "nobody can move",
+    "goofspiel(num_cards=-4)": "no player can move",
     "nfg_game": "does not load it",
     "mfg_crowd_modelling": "mean-field",
     "negotiation": "chance events cannot be listed",

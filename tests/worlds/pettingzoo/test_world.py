@@ -318,6 +318,7 @@ def test_run_with_two_roles_resumes_to_the_same_bits(tmp_path: Path) -> None:
     assert differences(tmp_path / "whole", tmp_path / "stopped") == []
 
 
+@pytest.mark.slow
 def test_tic_tac_toe_is_learned(tmp_path: Path) -> None:
     """A tenth of the recipe beats random play; draws count half."""
     pytest.importorskip("pygame")

@@ -56,6 +56,7 @@ def rollout(world: PursuitWorld, steps: int, start: int = 0, threads: int = 1) -
 # --- against the slow rules -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.sets(st.sampled_from(sorted(ALL)), min_size=1), st.booleans(), st.booleans(), st.integers(0, 2**31))
 def test_disturbed_world_equals_reference_bit_for_bit(

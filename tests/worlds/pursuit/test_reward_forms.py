@@ -23,6 +23,7 @@ SMALL: dict[str, Any] = {"arena_width": 7.0, "arena_height": 6.0, "min_init_dist
 WEIGHT = st.sampled_from([0.0, 0.3, 50.0])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(REWARD_FORMS), st.booleans(), st.data())
 def test_both_forms_equal_reference_bit_for_bit(form: str, full: bool, data: st.DataObject) -> None:

@@ -18,7 +18,7 @@ import sys, warnings
 from rematch.cli import main
 from rematch.worlds.gameboy.emulator import hang_watch
 warnings.simplefilter("ignore")  # "not a known cartridge"
-hang_watch.HANG_SECONDS = 2
+hang_watch.HANG_SECONDS, hang_watch.LOOK = 1, 0.25
 sys.exit(main.main(sys.argv[1:]))
 """
 
@@ -41,19 +41,22 @@ def test_hanging_cartridge_ends_with_one_line(tmp_path: Path, workers: str) -> N
                            capture_output=True, timeout=100)
     assert ended.returncode == 2, ended
     (line,) = ended.stderr.decode().splitlines()
-    assert line.startswith("rematch: gameboy: the cartridge hangs the emulator: no answer within 2 s")
+    assert line.startswith("rematch: gameboy: the cartridge hangs the emulator: no answer within 1 s")
 
 
 def test_calls_that_return_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[int] = []
     monkeypatch.setattr(hang_watch, "_end_process", lambda: ends.append(1))
-    monkeypatch.setattr(hang_watch, "HANG_SECONDS", 1)
+    monkeypatch.setattr(hang_watch, "HANG_SECONDS", 0.4)
+    monkeypatch.setattr(hang_watch, "LOOK", 0.1)
     with pytest.raises(KeyError), hang_watch.limited():
         raise KeyError
     for _ in range(40):
         with hang_watch.limited():
-            time.sleep(0.05)
+            time.sleep(0.02)
     assert not ends and not hang_watch._calls
     with hang_watch.limited():
-        time.sleep(3.5)
+        wait_until = time.monotonic() + 30
+        while not ends and time.monotonic() < wait_until:
+            time.sleep(0.02)
     assert ends

@@ -95,6 +95,34 @@ def test_compiled_states_are_pyboys_own_bytes() -> None:
         assert slowly(one) == state == slowly(one, state) == one.save()
 
 
+def test_compiled_memory_and_frames_are_those_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    gameboy_worlds.need_pyboy()
+    one = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
+    regions = [(0, 3), (0x3FFE, 0x4003), (0x8000, 0x8100), (0xA000, 0xA010), (0xC000, 0xE000)]
+    regions.append((0xFF80, 0x10000))
+    size = sum(end - first for first, end in regions)
+    for action in gameboy_worlds.tiny().solution[:40]:
+        one.press(action)
+        ram, frame = np.zeros((2, size), np.uint8), np.zeros((2, 72, 80), np.uint8)
+        for i, module in enumerate((pyboy_emulator.compiled(), None)):
+            with monkeypatch.context() as patch:
+                patch.setattr(pyboy_emulator, "compiled", lambda module=module: module)
+                one.read(regions, ram[i])
+                one.frame(frame[i])
+        assert np.array_equal(*ram) and np.array_equal(*frame) and ram.any() and frame.any()
+
+
+@pytest.mark.parametrize(("regions", "size"), [
+    ([(-1, 4)], 5), ([(0, 0x10001)], 0x10001), ([(9, 5)], 4), ([(0, 9)], 8), ([(0, 9)], 10), ([], 1),
+])  # fmt: skip
+def test_regions_that_do_not_fit_are_refused(regions: list[tuple[int, int]], size: int) -> None:
+    gameboy_worlds.need_pyboy()
+    one = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
+    out = np.full(size, 7, np.uint8)
+    with pytest.raises(ValueError):
+        one.read(regions, out)
+
+
 def test_a_state_that_ends_too_soon_is_refused_at_any_length() -> None:
     gameboy_worlds.need_pyboy()
     one = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
@@ -117,12 +145,12 @@ def test_without_it_or_for_another_pyboy_states_are_made_slowly(
     name = quick.__name__
     other = SimpleNamespace(__name__=name, BUILD=quick.BUILD, PYBOY=there)
     monkeypatch.setitem(sys.modules, name, other if there else None)
-    monkeypatch.delattr("rematch.worlds.gameboy.emulator.fast_savestates")
+    monkeypatch.delattr("rematch.worlds.gameboy.emulator.fast_emulator")
     if there:
-        monkeypatch.setattr("rematch.worlds.gameboy.emulator.fast_savestates", other, raising=False)
+        monkeypatch.setattr("rematch.worlds.gameboy.emulator.fast_emulator", other, raising=False)
     monkeypatch.setattr(pyboy_emulator, "compiled", pyboy_emulator.compiled.__wrapped__)
     assert pyboy_emulator.compiled() is None
-    output = [str(warning.message) for warning in recwarn if "savestates are slow" in str(warning.message)]
+    output = [str(warning.message) for warning in recwarn if "the emulator is slow" in str(warning.message)]
     assert len(output) == bool(there) and all("make clean build" in line for line in output)
     one = pyboy_emulator.acquire(gameboy_worlds.tiny().rom)
     assert one.save() == state

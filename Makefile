@@ -4,7 +4,7 @@
 #   make train PYTHON=python3.12                                       another Python
 #   make train TORCH_INDEX=https://download.pytorch.org/whl/cpu        a CPU-only PyTorch
 
-.PHONY: help train test test-all test-browser test-cluster style lint build wheel bench clean distclean ready ready-bench
+.PHONY: help train test test-all test-slow test-browser test-cluster style lint build wheel bench clean distclean ready ready-bench
 .NOTPARALLEL:
 
 PYTHON ?=
@@ -18,9 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV_PYTHON := .venv/bin/python
 
 help:
-	@echo 'make train   set up, then train the recipe "quick" and show the result (about 90 s)'
+	@echo 'make train   set up, then train the recipe "quick" and show the result (about a minute)'
 	@echo 'make test    set up, then check style, types and behaviour'
-	@echo 'make test-all  the same, the pages in Chromium, and a Ray cluster'
+	@echo 'make test-all  the same, the slow tests, the pages in Chromium, and a Ray cluster'
 	@echo 'make lint    check style and types only'
 	@echo 'make bench   measure the speed, compared with Stable-Baselines3'
 	@echo 'make build   set up only; recompiles changed cores'
@@ -36,12 +36,17 @@ test: style
 	@echo '== behaviour: pytest; in parallel, types: mypy'
 	@mypy_log=$$(mktemp); $(VENV_PYTHON) -m mypy > "$$mypy_log" 2>&1 & mypy_pid=$$!; \
 	trap 'kill $$mypy_pid 2>/dev/null; rm -f "$$mypy_log"; exit 130' INT TERM; \
-	$(VENV_PYTHON) -m pytest -n 2 --dist worksteal; pytest_code=$$?; \
+	$(VENV_PYTHON) -m pytest -n 2 --dist worksteal -m 'not slow'; pytest_code=$$?; \
 	wait $$mypy_pid; mypy_code=$$?; cat "$$mypy_log"; rm -f "$$mypy_log"; \
 	exit $$((pytest_code ? pytest_code : mypy_code))
 
-# The slower suites too: pages in a real browser, and a Ray cluster.
-test-all: test test-browser test-cluster
+# The slower suites too: long tests, pages in a real browser, and a Ray cluster.
+test-all: test test-slow test-browser test-cluster
+
+# Series of kills, whole trainings, many games: tests of more than three CPU seconds, marked `slow`.
+test-slow: ready
+	@echo '== slow tests'
+	@$(VENV_PYTHON) -m pytest -n 2 --dist worksteal -m slow
 
 # Without chromium and chromedriver these tests are skipped; in CI they fail.
 test-browser: ready-browser
@@ -50,7 +55,7 @@ test-browser: ready-browser
 
 test-cluster: ready-all
 	@echo '== a Ray cluster of three nodes'
-	@REMATCH_CLUSTER=1 $(VENV_PYTHON) -m pytest -n 0 tests/cluster/test_ray.py
+	@REMATCH_CLUSTER=1 $(VENV_PYTHON) -m pytest -n 0 tests/cluster/test_ray.py tests/cluster/test_unusable_nodes.py
 
 style: ready
 	@echo '== style: ruff'

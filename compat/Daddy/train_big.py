@@ -5,8 +5,8 @@
 
 The run is runs/RUN_NAME; savestates/RUN_NAME and checkpoints/RUN_NAME/step_N are links into it. The same
 command again resumes the run. --max-minutes M stops after M minutes, --other-machine resumes on another
-kind of processor, and any setting of Rematch may follow: --world.rom FILE, --savestates.mode all,
---dqn.device cuda.
+kind of processor, and any setting of Rematch may follow: --world.rom FILE, --savestates.mode all. The network
+trains on an NVIDIA GPU if there is one; --dqn.device cpu or cuda decides it.
 docs/how_to/earlier_project.md describes the differences from the original.
 """
 
@@ -185,10 +185,11 @@ def train(arguments: Sequence[str]) -> int:
         print(__doc__)
         print("\n".join(f"  {name:<17} {flag.meaning}" for name, flag in FLAGS.items()))
         return 0
-    config, notes = translate(options.values, options.remaining)
     minutes, name = options.minutes(), options.values.get("--run-name")
     if name is not None and not NAME.fullmatch(name):
         raise ConfigError(f"--run-name = {name!r}: expected a folder's name: letters, digits, _ . -")
+    device = device_of_run(Path("runs") / name, options.remaining) if name else []
+    config, notes = translate(options.values, [*options.remaining, *device])
     folder = api.free_folder(Path("runs"), RECIPE) if name is None else Path("runs") / name
     console = LinkingConsole(Links(folder, config.games * config.steps))
     other_machine = "--other-machine" in options.values
@@ -205,6 +206,18 @@ def train(arguments: Sequence[str]) -> int:
         if (folder / "config.yaml").exists():
             console.renew()
     return 0
+
+
+def device_of_run(folder: Path, settings: Sequence[str]) -> list[str]:
+    """The device of an existing run as a setting, unless the command names one."""
+    from rematch import api
+    from rematch.storage.run_folder import Run
+
+    names = [word.partition("=")[0].removeprefix("--").replace("-", "_") for word in settings]
+    if "dqn.device" in names or not (folder / "config.yaml").exists():
+        return []
+    with Run.open(folder, write=False) as run:
+        return [f"--dqn.device={api.stored_config(run).dqn.device}"]
 
 
 def check_same_settings(folder: Path, config: Any) -> None:

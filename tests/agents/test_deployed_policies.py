@@ -329,11 +329,12 @@ def run_header(policy: Policy, config: Any, folder: Path, rows: NDArray[Any],
     (folder / "driver.c").write_text(DRIVER.replace("AGENT_CALL", call))
     strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
     command = ["gcc", *strict, "-O1", "driver.c", "-o", "driver", "-lm"]
-    subprocess.run(command, cwd=folder, check=True, timeout=60)
+    subprocess.run(command, cwd=folder, check=True, timeout=300)
     size = policy.role.actions.size
     masks = np.ones((len(rows), size), np.uint8) if legal is None else legal
     data = b"".join(row.tobytes() + mask.tobytes() for row, mask in zip(rows, masks))
-    answer = subprocess.run([str(folder / "driver")], input=data, capture_output=True, check=True, timeout=60)
+    answer = subprocess.run([str(folder / "driver")], input=data, capture_output=True, check=True,
+                            timeout=300)
     record = np.frombuffer(answer.stdout, np.dtype([("result", "i4"), ("output", "f4", (size,))]))
     return record["result"], record["output"]
 
@@ -380,7 +381,7 @@ def test_names_in_the_header_cannot_leave_their_comment() -> None:
 
 def run_example(name: str, *files: Path) -> str:
     command = [sys.executable, str(EXAMPLES / name), *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=files[0].parent)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=files[0].parent)
     assert done.returncode == 0, done.stderr[-800:]
     return done.stdout
 
@@ -416,6 +417,6 @@ def test_robot_example_runs(tmp_path: Path) -> None:
     names = ['-DPOLICY="agent-pursuer.h"', "-DNAME=agent_pursuer"]
     command = ["gcc", "-std=c99", "-Wall", "-Werror", "-I.", *names,
                str(EXAMPLES / "pursuit_robot.c"), "-o", "robot", "-lm"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
     text = subprocess.run([str(tmp_path / "robot")], capture_output=True, text=True, check=True).stdout
     assert text.startswith("speed = ") and text.strip().endswith("rad/s")

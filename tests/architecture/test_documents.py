@@ -48,7 +48,7 @@ def test_docs_python_runs(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             env={"PYTHONPATH": str(ROOT), "PATH": ""},
-            timeout=120,
+            timeout=300,
         )
         assert run.returncode == 0, f"{name_of(page)}: {run.stderr[-500:]}"
 

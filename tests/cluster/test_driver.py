@@ -252,4 +252,4 @@ def test_process_that_ray_ends_is_a_vanished_cluster(connect: Connect) -> None:
     for call in (cluster.check, cluster.nodes, lambda: cluster.put(b"x")):
         with pytest.raises(ClusterError, match=line):
             call()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120

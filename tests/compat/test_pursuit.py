@@ -9,12 +9,12 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from support.patience import wait_until
 
 from rematch import api
 from rematch.cli.main import main
@@ -259,15 +259,10 @@ def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:
     number = int(subprocess.run(launch, cwd=tmp_path, env=env, capture_output=True, text=True).stdout)
     log = folder / "train.log"
     try:
-        deadline = time.monotonic() + 60
-        while "Observation of evader" not in log.read_text():
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: "Observation of evader" in log.read_text(), log.read_text)
     finally:
         os.kill(number, signal.SIGTERM)
-    deadline = time.monotonic() + 60
-    while (folder / "lock").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: not (folder / "lock").exists())
     text = log.read_text()
     assert text.count("Phase S0: evader learns against random") == 1  # written once
     assert text.startswith("note: --min_obstacles 2 has no effect without --smooth_curriculum")

@@ -31,7 +31,7 @@ def script() -> ModuleType:
 
 def run(*words: str, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(SCRIPT), *words], cwd=folder, input=text, text=True,
-                          capture_output=True, timeout=120, env=os.environ | {"PYTHONPATH": ""})
+                          capture_output=True, timeout=300, env=os.environ | {"PYTHONPATH": ""})
 
 
 def test_blocks_of_the_reports_are_programs_and_notes(script: ModuleType) -> None:

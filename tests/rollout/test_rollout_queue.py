@@ -248,17 +248,25 @@ def test_lag_0_stores_nothing_of_a_lag() -> None:
     assert len(trainer.setup.collector.buffers) == 1
 
 
-def test_stop_request_ends_the_pending_rollout(tmp_path: Path) -> None:
+def test_stop_request_ends_the_pending_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rollout that would take minutes does not delay a stop."""
-    def stop(trainer: Trainer) -> bool:
-        if trainer.clock.iteration == 2:
-            trainer.setup.collector.before_step = lambda: time.sleep(0.2)
-        return trainer.clock.iteration == 3
+    submit = ThreadCollector.submit
 
+    def slow_submit(collector: ThreadCollector, iteration: int) -> None:
+        def wait_for_drop() -> None:
+            deadline = time.monotonic() + 20
+            while not collector.dropping and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+        if iteration == 3:
+            collector.before_step = wait_for_drop
+        submit(collector, iteration)
+
+    monkeypatch.setattr(ThreadCollector, "submit", slow_submit)
     began = time.monotonic()
     config = run("pursuit", SHORT | {"games": 12, "steps": 8, "total_steps": 400 * PER})
-    start_run(tmp_path / "run", config, stop)
-    assert time.monotonic() - began < 30
+    start_run(tmp_path / "run", config, lambda trainer: trainer.clock.iteration == 3)
+    assert time.monotonic() - began < 100  # eight steps of 20 s
 
 
 def test_exception_of_a_thread_ends_the_iteration() -> None:

@@ -81,7 +81,7 @@ def expect_refusal(browser: Any, status: int) -> None:
     """Take the browser's own message of a refused request from its console, where it may come late."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(browser, 20, 0.05).until(
+    WebDriverWait(browser, 120, 0.05).until(
         lambda page: any(f"status of {status}" in entry["message"] for entry in page.get_log("browser")))
 
 

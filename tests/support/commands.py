@@ -17,6 +17,7 @@ import pytest
 
 from rematch import api
 from rematch.cli import main
+from support.patience import PATIENCE
 from support.tiny_run import flags
 
 ROOT = Path(main.__file__).parents[2]
@@ -88,14 +89,20 @@ def environment() -> dict[str, str]:
 
 
 def process(*words: str | bytes, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "rematch", *words], env=environment(), timeout=60,
+    return subprocess.run([sys.executable, "-m", "rematch", *words], env=environment(), timeout=PATIENCE,
                           stdin=subprocess.DEVNULL, capture_output="stdout" not in options, **options)
 
 
 def piped(command: str, workdir: Path) -> subprocess.CompletedProcess[bytes]:
     line = f"set -o pipefail; {shlex.quote(sys.executable)} -m rematch {command}"
     return subprocess.run(["bash", "-c", line], cwd=workdir, env=environment(),
-                          capture_output=True, timeout=60)
+                          capture_output=True, timeout=PATIENCE)
+
+
+def cpu_seconds_of_children() -> float:
+    """Of all that have ended: the machine may be busy."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def files(folder: Path) -> dict[str, bytes]:

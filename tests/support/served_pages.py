@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from rematch.web import server
+from support.patience import PATIENCE, wait_until
 
 TOKEN = "a-token-of-this-test"
 
@@ -27,7 +27,7 @@ class Client:
     def send(
         self, path: str, method: str = "GET", token: str | None = TOKEN, body: bytes = b"", **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
             sent.setdefault("Cookie", f"{server.cookie_name(self.port)}={token}")
@@ -58,12 +58,14 @@ class Client:
 
     def finished(self, world: str, job: str) -> Any:
         """The job's last answer."""
-        for _ in range(3000):
-            answer = self.json(f"/api/jobs/{job}")
-            if answer["state"] != "running":
-                return answer
-            time.sleep(0.02)
-        raise AssertionError(f"{answer} is still running")
+        answers: list[Any] = []
+
+        def ended() -> bool:
+            answers.append(self.json(f"/api/jobs/{job}"))
+            return bool(answers[-1]["state"] != "running")
+
+        wait_until(ended, lambda: f"{answers[-1]} is still running")
+        return answers[-1]
 
 
 @contextlib.contextmanager

@@ -19,8 +19,7 @@ from pathlib import Path
 import pyte
 
 from support.commands import environment
-
-LIMIT = 60.0  # seconds for anything that a test waits for
+from support.patience import PATIENCE
 
 
 class Terminal:
@@ -71,7 +70,7 @@ class Terminal:
 
     def wait(self, seen: Callable[[str], bool]) -> str:
         """The text of the screen once `seen` is true for it."""
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + PATIENCE
         while not seen(self.text):
             alive = self.read(0.05)
             assert (alive or seen(self.text)) and time.monotonic() < deadline, self.text
@@ -79,10 +78,10 @@ class Terminal:
 
     def end(self) -> int:
         """The exit code of the command, after all its output."""
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + PATIENCE
         while self.read(0.05) and time.monotonic() < deadline:
             pass
-        return self.process.wait(LIMIT)
+        return self.process.wait(PATIENCE)
 
     def close(self) -> None:
         if self.process.poll() is None:

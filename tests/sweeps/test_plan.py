@@ -11,12 +11,11 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.commands import Runner, environment, files, process, refused
+from support.patience import PATIENCE, wait_until
 from support.tiny_run import flags
 
 import rematch
@@ -41,13 +40,6 @@ def command(*words: str, workdir: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-m", "rematch", "sweep", *words], cwd=workdir, text=True,
                             env=environment(), stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-
-def wait_until(true: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < until, what
-        time.sleep(0.001)
 
 
 def is_process(number: int) -> bool:
@@ -94,7 +86,7 @@ def test_killed_sweep_is_continued_by_the_same_command(undisturbed: Path, tmp_pa
     assert re.search(r"^\[1/3\] seed-0 finished: ", output, re.M) and "seed-2" not in output
     before = stamps(folder / "seed-0")
     again = command(*words, workdir=tmp_path)  # at once: the child may still be saving
-    output = again.communicate(timeout=120)[0]
+    output = again.communicate(timeout=PATIENCE)[0]
     assert again.returncode == 0, output
     wait_until(lambda: not is_process(child), "its child is left")
     assert "1 of them finished earlier\n" in output
@@ -115,7 +107,7 @@ def test_stopped_sweep_saves_and_names_the_command_to_continue(tmp_path: Path) -
     second = process("sweep", "quick", "--seeds", "4-6", *ENDLESS, cwd=tmp_path)
     assert second.returncode == 2 and f"is locked by process {sweep.pid}" in second.stderr.decode()
     sweep.send_signal(signal.SIGTERM)
-    output = sweep.communicate(timeout=120)[0]
+    output = sweep.communicate(timeout=PATIENCE)[0]
     assert sweep.returncode == 0, output
     last = output.splitlines()[-1]
     assert last.startswith("stopped (SIGTERM); continue with: rematch sweep quick --seeds 4-6 ")
@@ -150,7 +142,7 @@ def test_killed_child_is_reported(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "x" / "seed-0"
     wait_until(lambda: saved(run) >= 2, "it does not start")
     os.kill(int((run / "lock").read_text().split()[1]), signal.SIGKILL)
-    output = sweep.communicate(timeout=120)[0]
+    output = sweep.communicate(timeout=PATIENCE)[0]
     assert sweep.returncode == 1
     assert "seed-0 FAILED: killed by SIGKILL, perhaps because memory ran out" in output
     assert "0 of 1 runs finished, 1 failed" in output

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from support.commands import ROOT
+from support.patience import wait_until
 
 from rematch.core.system import system_memory
 from rematch.storage.run_lock import RunLock
@@ -123,11 +123,8 @@ def test_child_gets_sigterm_when_its_parent_ends(tmp_path: Path) -> None:
     parent = f"import os, subprocess, sys; subprocess.run({words})"
     started = subprocess.Popen([sys.executable, "-c", parent], cwd=tmp_path,
                                env=os.environ | {"PYTHONPATH": str(ROOT)})
-    until = time.monotonic() + 60
     for name in ("begun", "end"):
-        while not (tmp_path / name).exists():
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until((tmp_path / name).exists, name)
         started.kill()
     started.wait()
     assert (tmp_path / "end").read_text() == "SIGTERM"

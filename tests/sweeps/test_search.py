@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.patience import wait_until
 
 pytest.importorskip("optuna")
 
@@ -226,13 +225,6 @@ def command(folder: Path) -> list[str]:
     return words
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 def test_killed_search_loses_no_finished_trial(tmp_path: Path) -> None:
     options: dict[str, Any] = {"env": environment(), "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -245,7 +237,7 @@ def test_killed_search_loses_no_finished_trial(tmp_path: Path) -> None:
         return sum(bool(json.loads(line).get("values")) for line in lines if line.endswith("}"))
 
     with subprocess.Popen(command(tmp_path / "cut"), cwd=ROOT, **options) as child:
-        wait_for(lambda: finished() >= 2 or child.poll() is not None)
+        wait_until(lambda: finished() >= 2 or child.poll() is not None)
         os.kill(child.pid, signal.SIGKILL)
     before = finished()
     assert before >= 2

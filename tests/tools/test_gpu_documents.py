@@ -50,7 +50,7 @@ def test_training_ends_after_several_commands(folder: Path, monkeypatch: pytest.
     assert gpu_documents.table("random") == {"complete": False}
     first = gpu_documents.train(0.2)  # ends while Python starts, or a few iterations later
     assert not first["complete"] and len(first["commands"]) == 1
-    last = gpu_documents.train(120.0)
+    last = gpu_documents.train(900.0)
     assert last["complete"] and last["iterations"] == 240 and last["evaluations"] == 2
     begin, end = last["commands"]
     assert begin["from"] == 0 and end["to"] == 840 and last["start"] == "random weights"

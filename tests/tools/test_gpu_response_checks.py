@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import best_responses
 import gpu_responses
@@ -15,10 +16,13 @@ import pytest
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands; a training makes its folder, the second search its lines."""
     commands: list[list[str]] = []
+    now = [0.0]
 
     def run(words: list[str], log: Path, seconds: float) -> int | None:
         commands.append(words)
+        times.append(seconds)
         if words[3] == "train":
+            now[0] += 40.0
             folder = Path(words[words.index("--name") + 1])
             folder.mkdir()
             (folder / "report.html").touch()
@@ -31,7 +35,12 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(gpu_responses, "FOLDER", tmp_path)
     monkeypatch.setattr(gpu_responses, "run", run)
+    monkeypatch.setattr(gpu_responses, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    times.clear()
     return commands
+
+
+times: list[float] = []  # seconds of the commands
 
 
 def test_a_search_is_continued_and_its_lines_are_in_the_record(started: list[list[str]]) -> None:
@@ -42,6 +51,7 @@ def test_a_search_is_continued_and_its_lines_are_in_the_record(started: list[lis
     assert [words[3] for words in started] == ["train", "pursuit", "pursuit"]
     assert started[0][started[0].index("--seed") + 1] == "2"
     assert started[1] == started[2] and "--budget" in started[1]
+    assert times == [100.0, 60.0, 100.0], "the search gets what the training has left"
 
 
 def test_command_that_fails_is_named_with_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

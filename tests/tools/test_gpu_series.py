@@ -10,6 +10,7 @@ from typing import Any
 import gpu_series
 import pytest
 from gpu_series import Part, Series, parts_of
+from support.patience import wait_until
 
 COMMON = {"commit": "abc", "sources": "s1", "card": "a card"}
 
@@ -90,8 +91,9 @@ def test_evaluations_are_timed(tmp_path: Path) -> None:
         for count in (0, 1, 3):
             (tmp_path / ".new").write_text(json.dumps([{}] * count))
             (tmp_path / ".new").replace(tmp_path / "history.json")
-            time.sleep(0.2)
+            wait_until(lambda count=count: len(times.seconds) == count)  # type: ignore[misc]
+            time.sleep(0.01)
     first, second, third = times.seconds
-    assert 0.1 < first < second == third
+    assert 0.01 < first < second == third
     assert times.until([False, True, True]) == second and times.until([True] * 3) == first
     assert times.until([True, True, False]) is None and times.until([]) is None

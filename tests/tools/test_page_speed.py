@@ -9,6 +9,7 @@ from pathlib import Path
 
 import page_speed
 import pytest
+from support.patience import PATIENCE
 from support.served_pages import TOKEN, serving
 
 from rematch.web.metric_columns import POINTS
@@ -42,13 +43,12 @@ def test_page_client_waits_for_events_and_loads_three_parts(root: Path) -> None:
     async def follow(port: int) -> int:
         page = page_speed.Page(port, f"{cookie_name(port)}={TOKEN}", run)
         task = asyncio.create_task(page.follow())
-        await asyncio.sleep(2.0)
+        while not page.listens:
+            await asyncio.sleep(0.02)
         with (root / "long/metrics.jsonl").open("a") as log:
             log.write(json.dumps({"iteration": 977, "step": 977 * 1024}) + "\n")
-        for _ in range(400):
-            await asyncio.sleep(0.05)
-            if page.requests >= 3:
-                break
+        while page.requests < 3:
+            await asyncio.sleep(0.02)
         await asyncio.sleep(0.5)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -56,7 +56,7 @@ def test_page_client_waits_for_events_and_loads_three_parts(root: Path) -> None:
         return page.requests
 
     with serving(root) as port:
-        assert asyncio.run(follow(port)) == 3
+        assert asyncio.run(asyncio.wait_for(follow(port), PATIENCE)) == 3
 
 
 def test_interval_of_the_median_has_95_percent() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from support.patience import PATIENCE
 from support.served_pages import TOKEN, Client, serving
 from support.tiny_run import SMALL
 
@@ -130,7 +131,7 @@ def test_post_routes_refuse_other_media_types_and_large_or_broken_bodies(client:
         for body in broken:
             status = client.send(path, "POST", body=body, Content_Type="application/json")[0]
             assert status == 400, (path, body[:20], status)
-    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=PATIENCE)
     headers = {"Content-Type": "application/json", "Cookie": f"{server.cookie_name(client.port)}={TOKEN}"}
     connection.request("POST", posts[0], body=b"[" + b" " * (1 << 17) + b"]", headers=headers)
     assert connection.getresponse().status == 413
@@ -139,7 +140,7 @@ def test_post_routes_refuse_other_media_types_and_large_or_broken_bodies(client:
 
 def raw(port: int, request: bytes) -> bytes:
     """The first bytes of the answer to bytes that no HTTP library would send."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(request)
         with contextlib.suppress(OSError):  # the server has answered and closed the connection
             connection.shutdown(socket.SHUT_WR)

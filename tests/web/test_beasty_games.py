@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from support.patience import PATIENCE
 
 import rematch
 from rematch.web import server
@@ -33,7 +34,7 @@ class Client:
         self.port = port
 
     def ask(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         sent = {"Cookie": f"{server.cookie_name(self.port)}={TOKEN}", "Content-Type": "application/json"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -129,7 +130,7 @@ def test_page_never_gets_hidden_cards(client: Client) -> None:
 
 def test_short_address_leads_to_the_page(client: Client) -> None:
     for path, status, place in (("/play/beasty", 303, "/#/world/beasty"), ("/play/nothing", 404, None)):
-        connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=PATIENCE)
         connection.request("GET", path, headers={"Cookie": f"{server.cookie_name(client.port)}={TOKEN}"})
         response = connection.getresponse()
         assert (response.status, response.headers.get("location")) == (status, place)

@@ -27,6 +27,7 @@ from support.browser import (
 )
 from support.commands import environment
 from support.evaluation_rows import evaluation_row
+from support.patience import PATIENCE
 from support.tiny_run import SMALL, flags
 
 import rematch
@@ -291,7 +292,7 @@ def test_page_follows_a_training_that_was_started_with_serve(tmp_path: Path) -> 
                 assert run.poll() is None
                 assert "Pool: pursuer@" in browser.find_element("css selector", ".log").text
                 run.send_signal(signal.SIGINT)
-                run.communicate(timeout=60)
+                run.communicate(timeout=PATIENCE)
                 browser.get_log("browser")  # the server has ended with the training
         finally:
             run.kill()

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import gameboy_worlds, savestate_runs, single_seat_worlds
+from support.patience import wait_until
 from support.served_pages import Client, serving
 
 from rematch.agents.learners import dqn
@@ -197,11 +197,7 @@ def test_idle_session_ends_with_its_process(client: Client, root: Path, monkeypa
 
     monkeypatch.setattr(gameboy_play.Console, "__init__", made)
     _, state = open_game(client, root)
-    for _ in range(100):
-        if consoles[0].poll() is not None:
-            break
-        time.sleep(0.05)
-    assert consoles[0].poll() is not None
+    wait_until(lambda: consoles[0].poll() is not None, "its process does not end")
     status, text = press(client, state["session"], 0)
     assert status == 400 and text.startswith("this game has ended")
 

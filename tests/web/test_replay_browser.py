@@ -51,7 +51,7 @@ def browser(address: str) -> Iterator[Any]:
         yield driver
 
 
-def wait(browser: Any, script: str, seconds: float = 30) -> Any:
+def wait(browser: Any, script: str, seconds: float = 120) -> Any:
     """The first true value of an expression on the page; jobs take seconds."""
     from selenium.webdriver.support.ui import WebDriverWait
 

@@ -67,7 +67,7 @@ assert {{name.rpartition(".")[2] for name in others}} <= {compiled!r}, others
 assert "/again/" in sys.modules["rematch.worlds.again.native"].__file__
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
     assert "again passes" in done.stdout and f"--world.{ending}" in done.stdout

@@ -30,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rematch(site: Path, workdir: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(site), str(ROOT)])
-    return subprocess.run([sys.executable, "-m", "rematch", *words], cwd=workdir, text=True, timeout=120,
+    return subprocess.run([sys.executable, "-m", "rematch", *words], cwd=workdir, text=True, timeout=300,
                           capture_output=True, env=os.environ | {"PYTHONPATH": path})
 
 

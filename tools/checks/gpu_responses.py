@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,7 @@ def run(words: list[str], log: Path, seconds: float) -> int | None:
 def measure(name: str, words: list[str], size: list[str], left: float) -> Record:
     """Train the agents if they are not there, then their best responses."""
     FOLDER.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
     folder, log = FOLDER / name, FOLDER / f"{name}.log"
     lines = FOLDER / f"{name}.jsonl"
     if not (folder / "report.html").exists():
@@ -63,7 +65,7 @@ def measure(name: str, words: list[str], size: list[str], left: float) -> Record
     search = [sys.executable, str(ROOT / "tools/checks/best_responses.py"), "run",
               name.partition("-")[0], str(folder), "--device", "cuda", "--results",
               str(lines.resolve()), *size]  # fmt: skip
-    code = run(search, log, left)
+    code = run(search, log, left - (time.monotonic() - started))
     found = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
     if code not in (None, 0, 1) or (code == 1 and not found):  # 1: a criterion is missed
         check(code or 1, log)

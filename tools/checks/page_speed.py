@@ -168,6 +168,7 @@ class Page:
 
     def __init__(self, port: int, cookie: str, run: str) -> None:
         self.port, self.run, self.requests = port, run, 0
+        self.listens = False  # whether it hears of every change from now on
         self.head = f"Host: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n\r\n"
 
     async def follow(self) -> None:
@@ -175,6 +176,7 @@ class Page:
         writer.write(f"GET /api/events HTTP/1.1\r\n{self.head}".encode())
         last = 0.0
         while line := await reader.readline():
+            self.listens |= line.startswith(b"retry: ")  # the server has looked at the files
             if line.startswith(b"data: ") and time.monotonic() - last >= PACE:
                 last = time.monotonic()
                 await self.load()

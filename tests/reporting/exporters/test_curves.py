@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import struct
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.fake_training import train_iteration
+from support.patience import PATIENCE, wait_until
 
 from rematch import curves
 from rematch.cli import main
@@ -121,7 +121,7 @@ def test_run_that_trains_is_followed_to_its_end(tmp_path: Path, monkeypatch: pyt
         train_iteration(run, i)
     assert thread.is_alive()
     run.close()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert results[0].iterations == 29 and results[0].evaluations == 15
     assert sorted(set(recorder.steps)) == list(range(1, 30)) and len(recorder.texts) == 15
 
@@ -153,14 +153,11 @@ def test_tool_itself_follows_a_run_that_trains(
     thread.start()
     for iteration in range(2, rows + 1):
         log(iteration)
-    for _ in range(300):
-        if len(steps()) >= 2:
-            break
-        time.sleep(0.05)
+    wait_until(lambda: len(steps()) >= 2)
     before_the_end = thread.is_alive(), steps()
     log(rows + 1)
     run.close()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert before_the_end[0] and before_the_end[1][:2] == [32, 64]
     assert results[0].iterations == rows + 1 and steps() == [32 * i for i in range(1, rows + 2)]
 

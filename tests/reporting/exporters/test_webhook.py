@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -71,21 +71,18 @@ def free_port() -> Iterator[int]:
 def test_answer_byte_by_byte_ends() -> None:
     """Each byte comes in time, the answer never ends: the deadline counts."""
     listening = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
 
     def drip() -> None:
         connection, _ = listening.accept()
-        with connection:
-            for _ in range(100):
-                try:
-                    connection.sendall(b"H")
-                except OSError:
-                    return
-                time.sleep(0.1)
+        with connection, suppress(OSError):
+            while not over.wait(0.1):
+                connection.sendall(b"H")
 
     threading.Thread(target=drip, daemon=True).start()
-    started = time.monotonic()
     assert send(Address(f"http://127.0.0.1:{listening.getsockname()[1]}/"), MESSAGE)
-    assert time.monotonic() - started < 8.0  # all the bytes take 10 seconds
+    assert not over.is_set(), "the bytes have not ended"
+    over.set()
     listening.close()
 
 
@@ -102,12 +99,12 @@ def test_other_addresses_are_refused_without_being_shown(url: str) -> None:
 
 def test_sender_never_waits_and_counts_what_is_lost() -> None:
     lines: list[str] = []
-    with server(wait=3.0) as (url, _):
+    with server(wait=60.0) as (url, _):
         sender = Sender(Address(f"{url}/secret"), lines.append)
         started = time.monotonic()
         for _ in range(5 * webhook.MOST_WAITING):
             sender.put(MESSAGE)
-        assert time.monotonic() - started < 2.0  # one answer takes 3 seconds
+        assert time.monotonic() - started < 30.0  # one answer takes a minute
         sender.close(0.2)
     assert sender.lost >= 4 * webhook.MOST_WAITING and sender.sent == 0
     assert len(lines) == 1 and "further ones are counted" in lines[0]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.blank import white
+from support.patience import PATIENCE
 from support.terminal import Terminal
 from support.tiny_run import SMALL, flags
 
@@ -100,7 +101,7 @@ def test_piped_progress_is_plain_lines(tmp_path: Path) -> None:
     code = BAR.replace("range(400)", "range(40)").replace(
         "progress_display.WARM_UP = 0.3", "progress_display.FIRST_LINE = 0.2")
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True,
-                          cwd=tmp_path, timeout=60)
+                          cwd=tmp_path, timeout=PATIENCE)
     assert done.stdout.splitlines() == ["first line that stays", "last line that stays", "result"]
     rows = done.stderr.splitlines()
     assert 1 <= len(rows) <= 5 and all(row.startswith("progress: ") and " %" in row for row in rows)

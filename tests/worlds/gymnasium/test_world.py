@@ -429,7 +429,7 @@ sys.exit(main(["train", "gymnasium"]))
         env={"PYTHONPATH": str(root), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     line = 'Gymnasium is not installed: .venv/bin/pip install -c constraints.txt gymnasium'
     assert process.returncode == 2 and process.stderr == f"rematch: {line}\n"

@@ -89,6 +89,22 @@ def test_processes_that_do_not_end_are_stopped(monkeypatch: pytest.MonkeyPatch, 
     assert time.monotonic() - began < 300 and list(codes.values()) == [0]
 
 
+def test_complete_run_that_has_to_be_killed_has_not_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a busy machine the film takes longer than the time to stop; nothing else is missing."""
+    monkeypatch.chdir(tmp_path)
+    code = ("import pathlib, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+            "pathlib.Path('begun').touch(); time.sleep(600)")  # fmt: skip
+    monkeypatch.setattr(named_runs.NamedRun, "command", lambda *_: [sys.executable, "-c", code])
+    monkeypatch.setattr(named_runs.NamedRun, "started", property(lambda _: Path("begun").exists()))
+    monkeypatch.setattr(named_runs.NamedRun, "complete", property(lambda _: Path("begun").exists()))
+    monkeypatch.setattr(named_runs, "STOPPING", 0.1)
+    monkeypatch.setattr(named_runs, "PAUSE", 0.01)
+    codes = named_runs.train([named_runs.NamedRun("w", 0)], "cpu", 2, time.monotonic() + 900, lambda: None)
+    assert list(codes.values()) == [0]
+
+
 @pytest.mark.slow
 def test_interrupted_trainings_are_stored_and_continued(tmp_path: Path) -> None:
     """Two small trainings of `h`: SIGTERM to the command, then the command again, to the end."""

@@ -114,6 +114,12 @@ def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
+def exit_code(run: NamedRun, process: subprocess.Popen[bytes]) -> int:
+    """That of an ended process; 0 where a run was complete, and only its film or report was killed."""
+    killed = process.returncode < 0
+    return 0 if killed and run.started and run.complete else process.returncode
+
+
 def train(
     runs: Sequence[NamedRun], device: str, processes: int, end: float, store: Callable[[], None]
 ) -> dict[NamedRun, int]:
@@ -128,7 +134,7 @@ def train(
                 if process.poll() is None and run.started and run.complete:
                     stop([process])  # a film and a report are all that is missing
                 if process.poll() is not None:
-                    codes[run] = running.pop(run).returncode
+                    codes[run] = exit_code(run, running.pop(run))
             left = end - time.monotonic()
             while waiting and len(running) < processes and left > LEAST:
                 run = waiting.pop(0)
@@ -143,7 +149,7 @@ def train(
             time.sleep(PAUSE)
     finally:
         stop(list(running.values()))
-    return codes | {run: process.returncode for run, process in running.items()}
+    return codes | {run: exit_code(run, process) for run, process in running.items()}
 
 
 def store(runs: Sequence[NamedRun], out: Path | None, states: bool = True) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rematch.cli import main
 from rematch.core import config as settings
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
+from rematch.core.system import cuda
 from rematch.evaluation.match import Scoreboard
 from rematch.rehearsal.trial import play
 from rematch.reporting import best_response_text
@@ -375,6 +377,26 @@ def test_responses_on_the_runs_own_device_are_not_trained_again(
         results.append(json.loads(capsys.readouterr().out))
     stored = json.loads((finished / FILE).read_text())["results"]
     assert results[0] == results[1] and len(stored) == 1
+
+
+def test_stored_responses_of_a_gpu_are_shown_without_one(
+    finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a new response needs the card."""
+    assert main.main(["exploit", str(finished), *FLAGS]) == 0
+    shown = capsys.readouterr().out.splitlines()[-5:]
+
+    def on(device: str, frozen: FrozenAgents) -> FrozenAgents:
+        return replace(frozen, config=settings.replace(frozen.config, {"device": device}))
+
+    load, identity = verb.frozen_agents, verb.request_identity
+    monkeypatch.setattr(verb, "frozen_agents", lambda *words: on("cuda", load(*words)))
+    monkeypatch.setattr(cuda, "no_gpu", lambda: "PyTorch finds no NVIDIA GPU")
+    assert main.main(["exploit", str(finished), *FLAGS]) == 2
+    assert "device = cuda: PyTorch finds no NVIDIA GPU; expected cpu" in capsys.readouterr().err
+    monkeypatch.setattr(verb, "request_identity", lambda frozen, ask: identity(on("cpu", frozen), ask))
+    assert main.main(["exploit", str(finished), *FLAGS]) == 0
+    assert capsys.readouterr().out.splitlines()[-5:] == shown
 
 
 @pytest.mark.parametrize(

@@ -143,11 +143,16 @@ def stored_scene(world: str, scene: Scene, data: RunData, request: Request) -> J
 def start_file(world: str, data: RunData, request: Request, body: Json) -> Json:
     """Start a job that shows a replay file: the page sends its text, never its place."""
     text = body.get("file")
-    if body.keys() != {"file"} or not isinstance(text, str):
+    if body.keys() != {"file"} or not isinstance(text, str) or not is_unicode(text):
         raise Refused("expected file, the text of a replay file")
     if len(text) > MOST_FILE:
         raise Refused(f"the file is larger than {MOST_FILE >> 20} MiB")
     return data.jobs.start(world, "file", {"file": text})
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can hold a text: JSON can name half of a pair of surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def file_job(world: str, scene: Scene, request: Json, progress: Progress) -> Json:

@@ -69,7 +69,8 @@ def test_search_has_its_budget_in_its_name() -> None:
         player = seat(name)
         assert isinstance(player, SearchPlayer) and player.name == name
         assert (player.completions, player.seconds) == (completions, seconds)
-    for wrong in ("search:", "search:0", "search:-3", "search:2.5", "search:x", "search:5s", "search:1e9"):
+    for wrong in ("search:", "search:0", "search:-3", "search:2.5", "search:x", "search:5s", "search:1e9",
+                  "search:inf", "search:nan", "search:infms"):
         with pytest.raises(ConfigError, match="expected search:COMPLETIONS or search:MILLISECONDSms"):
             seat(wrong)
     with pytest.raises(ConfigError, match=r"model = onlin: expected one of .*; nearest: online"):

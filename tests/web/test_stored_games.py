@@ -164,6 +164,11 @@ def test_wrong_replay_files_are_one_line(client: Client) -> None:
         assert client.post("/api/worlds/pursuit/file", body)[0] == 400
     status, text = client.post("/api/worlds/pursuit/file", {"file": "x" * (replay_routes.MOST_FILE + 1)})
     assert status == 400 and "larger than 1 MiB" in text
+    for lone in (b"\\ud800", b"\\udfff x"):  # half of a pair: no text has it
+        body = b'{"file": "' + lone + b'"}'
+        status, _, answer = client.send("/api/worlds/pursuit/file", "POST", body=body,
+                                        Content_Type="application/json")
+        assert status == 400 and answer == b"expected file, the text of a replay file"
     large = b'{"file": "' + b"x" * (3 << 20) + b'"}'
     status = client.send("/api/worlds/pursuit/file", "POST", body=large, Content_Type="application/json")[0]
     assert status == 413

@@ -114,7 +114,7 @@ def parse_search(name: str) -> SearchPlayer:
         value = float(number or COMPLETIONS)
     except ValueError:
         value = 0.0
-    valid = unit == "ms" or value == int(value)
+    valid = unit == "ms" or value.is_integer()
     if not (0 < value <= MAX_COMPLETIONS and valid) or (":" in name and not options):
         raise ConfigError(
             f"{name}: expected search:COMPLETIONS or search:MILLISECONDSms, from 1 to {MAX_COMPLETIONS}; "
@@ -189,19 +189,26 @@ class GuidedSearch:
         return logits, np.asarray(values, np.float32)
 
 
+MAX_PLIES = 1000  # turns of a playout
 PLAYOUTS = ("bot", "policy", "cuda")  # players of the playouts; cuda: the policy, on the GPU
 
 
 def guided_search(policy: Any, budget: str) -> GuidedSearch:
     """A search that `policy` guides; budget "", "COMPLETIONS", or that and ":PLIES" or ":" and a playout."""
     number, _, kind = (budget or str(COMPLETIONS)).partition(":")
-    valid = number.isdecimal() and 1 <= int(number) <= 10**6
-    if not valid or not (kind in ("", *PLAYOUTS) or kind.isdecimal()):
+    completions, plies = small_number(number) or 0, small_number(kind)
+    known = kind in ("", *PLAYOUTS) or (plies is not None and plies <= MAX_PLIES)
+    if not 1 <= completions <= MAX_COMPLETIONS or not known:
         raise ConfigError(
-            f"search:{budget}: expected search:COMPLETIONS, search:COMPLETIONS:PLIES or "
+            f"search:{budget[:40]}: expected search:COMPLETIONS, search:COMPLETIONS:PLIES or "
             f"search:COMPLETIONS:PLAYOUTS with {', '.join(PLAYOUTS)}"
         )
-    return GuidedSearch(policy, int(number), int(kind) if kind.isdecimal() else kind or "bot")
+    return GuidedSearch(policy, completions, kind or "bot" if plies is None else plies)
+
+
+def small_number(text: str) -> int | None:
+    """A whole number of at most nine digits; None: the text is something else."""
+    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def bot_numbers(names: Sequence[str]) -> list[int]:

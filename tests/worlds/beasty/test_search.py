@@ -262,6 +262,6 @@ def test_guided_search_follows_its_policy() -> None:
     assert guided_search(StubPolicy(), "").completions == 100
     assert guided_search(StubPolicy(), "7:2").playouts == 2
     assert guided_search(StubPolicy(), "7:2").act(seat, rng_key).action.shape == (30,)
-    for wrong in ("x", "0", "5:-1", "1:2:3"):
+    for wrong in ("x", "0", "5:-1", "1:2:3", "9" * 5000, "5:" + "9" * 5000, "5:1001"):
         with pytest.raises(ConfigError, match="expected search:COMPLETIONS"):
             guided_search(StubPolicy(), wrong)

@@ -246,7 +246,7 @@ def test_a_flag_of_zero_is_zero_and_short_phases_have_room(script: ModuleType) -
     assert config.iterations >= 3  # each phase is at least a rollout
 
 
-def test_a_documents_command_runs_word_for_word(tmp_path: Path) -> None:
+def test_a_command_of_the_earlier_project_runs_word_for_word(tmp_path: Path) -> None:
     """In the background, output redirected into the run's train.log, read with the report's grep, stopped."""
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     (tmp_path / "venv" / "bin" / "python").symlink_to(sys.executable)

@@ -288,7 +288,7 @@ def _timed(run: Trainer, iterations: int) -> Record:
 NETWORKS: dict[str, tuple[str, Record]] = {  # networks that torch computes
     "lattice": ("lattice", {}),
     "beasty": ("beasty", {}),
-    "documents' Beasty Bar": ("iter600_to_1000", {"exploiters.every": 0}),
+    "Beasty Bar of the earlier project": ("iter600_to_1000", {"exploiters.every": 0}),
 }
 
 

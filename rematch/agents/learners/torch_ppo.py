@@ -291,4 +291,3 @@ class TorchPpo(GpuPpo):
             out["averaged"] = float(self.averaged)
         out |= {"temperature": self.temperature, "updates": steps, "decisions": float(decisions)}
         return out
-

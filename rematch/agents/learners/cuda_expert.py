@@ -1,8 +1,9 @@
 """Expert iteration on the GPU: games, searches, the replay buffer and the updates stay there.
 
 The positions, their random numbers and the rows of every minibatch are those of the CPU (one that is larger
-than the filled part of the replay buffer has some rows twice). Playouts of bots have the same bits; a policy plays playouts in bfloat16 (HalfNetwork of agents/networks/torch_network.py). One
-CUDA graph is a gradient step: it takes rows of the replay buffer, observes them, and steps Adam.
+than the filled part of the replay buffer has some rows twice). Playouts of bots have the same bits; a policy
+plays playouts in bfloat16 (HalfNetwork of agents/networks/torch_network.py). One CUDA graph is a gradient
+step: it takes rows of the replay buffer, observes them, and steps Adam.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def test_noise_is_normal() -> None:
 
 @pytest.mark.parametrize("names", tool().EXPECTED_RATES, ids="-".join)
 def test_known_match_results(names: tuple[str, str]) -> None:
-    """Win, draw, loss in the earlier project's variant, 8000 mirrored games, as measured by the earlier project."""
+    """Win, draw, loss in the earlier project's variant, 8000 mirrored games, as measured there."""
     assert 100 * match(DOCUMENT, names, 4000, seed=3) == pytest.approx(
         tool().EXPECTED_RATES[names], abs=tool().TOLERANCE
     )

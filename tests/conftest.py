@@ -62,8 +62,9 @@ def use_memory() -> None:
 use_memory()
 
 
-# A test takes less than three CPU seconds or is marked `slow`. On a busy machine the same work takes longer.
-MOST_CPU_SECONDS = 20.0
+# A test takes less than three CPU seconds or is marked `slow`. On a busy machine the same work takes longer:
+# one of three took ten there.
+MOST_CPU_SECONDS = 60.0
 UNLIMITED = ("REMATCH_BROWSER", "REMATCH_CLUSTER", "HYPOTHESIS_PROFILE")  # suites of long tests
 
 

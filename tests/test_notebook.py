@@ -30,7 +30,7 @@ def test_example_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     book = nbformat.read(EXAMPLE, as_version=4)
-    client = nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client = nbclient.NotebookClient(book, timeout=600, resources={"metadata": {"path": str(tmp_path)}})
     client.kernel_name = "python3"
     client.km = client.create_kernel_manager()
     client.km.kernel_spec.argv[0] = sys.executable

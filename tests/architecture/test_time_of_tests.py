@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.parametrize(("seconds", "slow"), [(25.0, False), (25.0, True), (3.0, False)])
+@pytest.mark.parametrize(("seconds", "slow"), [(65.0, False), (65.0, True), (3.0, False)])
 def test_long_test_fails_unless_it_is_slow(
     seconds: float, slow: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ __all__ = ["refused"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 # many iterations, of which few are shown: long enough to be met in the middle
-LONG = flags(total_steps=32 * 40, evaluation__every=1000, threads=1)
+LONG = flags(total_steps=32 * 120, evaluation__every=1000, threads=1)
 ENDLESS = flags(total_steps=10**7, evaluation__every=10**6, threads=1)
 
 

@@ -215,7 +215,10 @@ class Disturbed:
         elif case in TABLES:
             self.local = check.top / "local" / f"{case}.json"
             if not self.local.exists():
-                self.local.write_text(command(self._words()).stdout)
+                done = command(self._words())
+                if done.returncode:
+                    raise SystemExit(f"{case} fails without a cluster: {done.stderr[-2000:]}")
+                self.local.write_text(done.stdout)
         else:
             self.local = check.exploited()
             shutil.copytree(check.reference("pursuit"), self.folder)

@@ -275,7 +275,7 @@ def test_run_killed_at_once_continues_identically(file: Path, tmp_path: Path,
     ("changes", "line"),
     [
         ({"network.hidden": (9,)}, r"network.hidden is \(8,\) in the policy and \(9,\) in the run"),
-        ({"world.document_variant": True}, "document_variant is False in the policy and True in the run"),
+        ({"world.earlier_rules": True}, "earlier_rules is False in the policy and True in the run"),
     ],
 )
 def test_another_network_or_other_rules_are_refused(

@@ -9,7 +9,7 @@ from rematch.worlds.beasty.config import ACTIONS, SPECIES, Config
 from rematch.worlds.beasty.reference import rules as reference
 from rematch.worlds.beasty.state import State, pack
 
-PLAIN, DOCUMENT = Config(), Config(document_variant=True)
+PLAIN, DOCUMENT = Config(), Config(earlier_rules=True)
 
 
 def cards(text: str) -> list[tuple[int, str]]:

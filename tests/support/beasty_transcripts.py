@@ -17,7 +17,7 @@ MOVE = re.compile(r" *\d+\. player \d plays (.*?)\. (?:Line|Over)")
 def transcript(config: Config, orders: Sequence[Sequence[str]], actions: Sequence[str]) -> str:
     """The transcript of one game, from its deal to the last of these actions."""
     words = {2: "Two", 3: "Three", 4: "Four"}
-    variant = ", the document's variant" if config.document_variant else ""
+    variant = ", the document's variant" if config.earlier_rules else ""
     out = [f"{words[config.players]} players, {config.scoring}{variant}."]
     out += [f"  player {p} holds {', '.join(order[:4])}; next come {', '.join(order[4:])}"
             for p, order in enumerate(orders)]  # fmt: skip
@@ -40,7 +40,7 @@ def replay(text: str) -> str:
         head = HEAD.match(game)
         assert head, game[:80]
         players = {"Two": 2, "Three": 3, "Four": 4}[head[1]]
-        config = Config(players=players, scoring=head[2], document_variant=bool(head[3]))
+        config = Config(players=players, scoring=head[2], earlier_rules=bool(head[3]))
         orders = [re.split(", |; next come ", line) for line in re.findall(r"player \d holds (.*)", game)]
         actions = [action for action in MOVE.findall(game) if action in ACTIONS]
         games.append(transcript(config, orders, actions))

@@ -40,7 +40,7 @@ def small(**world: Any) -> Any:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """runs/plain and runs/document, and a policy file of each."""
     root = tmp_path_factory.mktemp("players")
-    for name, world in (("plain", {}), ("document", {"document_variant": True})):
+    for name, world in (("plain", {}), ("document", {"earlier_rules": True})):
         config = small(**world)
         trainer = play(config, root / "runs" / name).trainer
         with Run.open(root / "runs" / name, write=True) as run:
@@ -91,18 +91,18 @@ def test_run_or_policy_file_is_a_player(name: str, folder: Path) -> None:
 def test_other_rules_are_refused_with_both_values(name: str) -> None:
     with pytest.raises(
         ConfigError,
-        match=f"{name} was trained with other rules: document_variant = True, the match has "
+        match=f"{name} was trained with other rules: earlier_rules = True, the match has "
         "False; expected the same",
     ):
         seat(name)
     with pytest.raises(
-        ConfigError, match=f"{name} was trained with other rules: document_variant = True, plain with False"
+        ConfigError, match=f"{name} was trained with other rules: earlier_rules = True, plain with False"
     ):
         match_rules(["plain", "random", name], "beasty", {})
-    with pytest.raises(ConfigError, match="document_variant = True, the match has False"):
-        match_rules([name], "beasty", {"document_variant": "false"})
-    assert match_rules(["random", name], "beasty", {}) == Config(document_variant=True)
-    assert seat(name, Config(document_variant=True)).name == name
+    with pytest.raises(ConfigError, match="earlier_rules = True, the match has False"):
+        match_rules([name], "beasty", {"earlier_rules": "false"})
+    assert match_rules(["random", name], "beasty", {}) == Config(earlier_rules=True)
+    assert seat(name, Config(earlier_rules=True)).name == name
 
 
 def test_free_setting_may_differ() -> None:
@@ -156,8 +156,8 @@ def test_player_of_another_world_is_refused(folder: Path) -> None:
 
 def test_other_rules_are_played_where_they_are_allowed() -> None:
     """Where observations and actions stay the same; with more seats they do not."""
-    document = Config(document_variant=True)
-    assert match_rules(["plain"], "beasty", {"document_variant": "true"}, other_rules=True) == document
+    document = Config(earlier_rules=True)
+    assert match_rules(["plain"], "beasty", {"earlier_rules": "true"}, other_rules=True) == document
     assert match_rules(["plain", "document"], "beasty", {}, other_rules=True) == Config()
     assert find_player("plain", "beasty", document, "player", other_rules=True).name == "plain"
     with pytest.raises(ConfigError, match="plain: the observations or actions of player are others under"):

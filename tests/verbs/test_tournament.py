@@ -215,12 +215,12 @@ AGENT = str(Path(rematch.__file__).parent / "worlds" / "beasty" / "agent.safeten
 
 def test_tournament_names_the_rules_that_a_policy_was_not_trained_with() -> None:
     """The agent of the repository in the earlier project's rules: the result says so, in JSON and in text."""
-    rules = {"document_variant": True}
+    rules = {"earlier_rules": True}
     result = tournament("beasty", [AGENT], against=["random"], games=400, greedy=True,
                         options=MatchOptions(changes=rules, other_rules=True))
     (sentence,) = result["other_rules"]
-    assert sentence == f"{AGENT} was trained with other rules: document_variant = False, the match has True"
-    assert result["settings"]["document_variant"] is True and f"Note: {sentence}." in result.lines()
+    assert sentence == f"{AGENT} was trained with other rules: earlier_rules = False, the match has True"
+    assert result["settings"]["earlier_rules"] is True and f"Note: {sentence}." in result.lines()
     (row,) = result["table"]
     assert row["games"] == 400 and row["win"] > 0.9
     with pytest.raises(ConfigError, match="--other-rules has no effect: every policy was trained with"):

@@ -132,8 +132,8 @@ def test_illegal_and_foreign_moves_of_a_replay_are_one_line() -> None:
         for shift in range(33):
             actions[2] = (actions[2] + shift) % 33
             beasty_replays.scene(replay)
-    with pytest.raises(ConfigError, match="document_variant"):
-        beasty_replays.scene(recorded("beasty", document_variant=True, first=0))
+    with pytest.raises(ConfigError, match="earlier_rules"):
+        beasty_replays.scene(recorded("beasty", earlier_rules=True, first=0))
 
 
 # --- replay files of the user -------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ SUBJECTS: dict[str, tuple[str, dict[str, Any]]] = {
     "lattice": ("lattice", {"n": 9, "block": 3, "horizon": 20}),
     "lattice, skip": ("lattice", {"n": 7, "skip": 3, "horizon": 15, "radius": 0.0, "symmetry": False}),
     "beasty": ("beasty", {"first": -1}),
-    "beasty, variant": ("beasty", {"document_variant": True}),
+    "beasty, variant": ("beasty", {"earlier_rules": True}),
     "beasty, four players": ("beasty", {"players": 4, "scoring": "count", "first": -1}),
 }  # fmt: skip
 GAMES, STEPS, ROLLOUTS, FIRST = 96, 40, 5, 1000

@@ -16,7 +16,7 @@ from rematch.worlds.beasty.reference.compare import compare_bots, compare_rules,
 
 RULE_SETS = {
     "two players": Config(),
-    "document variant": Config(document_variant=True),
+    "document variant": Config(earlier_rules=True),
     "three, by count": Config(players=3, scoring="count", first=-1),
     "four": Config(players=4, first=-1),
 }

@@ -20,7 +20,7 @@ Record = dict[str, Any]
 KEY = RngKey(7, 2, 2**32 + 5)
 COMPLETIONS = 8
 COMPARED, TIMED = 4096, 65_536  # positions
-RULES: dict[str, Record] = {"two players": {}, "variant": {"document_variant": True},
+RULES: dict[str, Record] = {"two players": {}, "variant": {"earlier_rules": True},
                             "four players": {"players": 4, "first": -1}}  # fmt: skip
 NETWORKS = ((512, 256), (1024, 512))
 

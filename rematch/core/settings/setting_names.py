@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 # Old dotted key -> present key. An entry may name a whole part: {"bands": "savestates"} renames all its keys.
 RENAMED: dict[str, str] = {
     "world.sight": "world.observation",  # OpenSpiel
+    "world.document_variant": "world.earlier_rules",  # Beasty Bar
     "anywhere": "random_starts.fraction",
     "swarm": "savestates.mode",
     "savestates.from": "savestates.import_from",  # a shorter spelling; `from` cannot be a name in Python

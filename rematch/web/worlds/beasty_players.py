@@ -72,9 +72,10 @@ def stored_rules(folder: Path) -> Config | None:
     except Unreadable:
         return None
     game = re.search(r"^game: *(\S+) *$", text, re.M)
-    rules = dict(re.findall(r"^  (players|scoring|document_variant): *(\S{1,10}) *$", text, re.M))
+    text = text.replace("  document_variant:", "  earlier_rules:")  # its name in older runs
+    rules = dict(re.findall(r"^  (players|scoring|earlier_rules): *(\S{1,10}) *$", text, re.M))
     usable = rules.get("players") in ("2", "3", "4") and rules.get("scoring") in SCORINGS
-    if game is None or game[1] != WORLD or not usable or rules.get("document_variant") != "false":
+    if game is None or game[1] != WORLD or not usable or rules.get("earlier_rules") != "false":
         return None
     return Config(players=int(rules["players"]), scoring=rules["scoring"], first=-1)
 

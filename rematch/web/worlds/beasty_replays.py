@@ -28,8 +28,8 @@ def replayed(replay: Replay) -> PlaySession:
     """The game of a replay as a session without a person: all hands are open."""
     playback = Playback(replay)
     rules = playback.config
-    if rules.document_variant:
-        raise ConfigError("games with document_variant = true are shown by `rematch film` only")
+    if rules.earlier_rules:
+        raise ConfigError("games with earlier_rules = true are shown by `rematch film` only")
     names = seat_names([clean(player.name)[:TEXT] or "?" for player in replay.players])
     absent: list[Player | None] = [AbsentPlayer(name, "it is a recorded game") for name in names]
     session = PlaySession(Table(rules=rules, seed=0, players=tuple(absent), names=names,

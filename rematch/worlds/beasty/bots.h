@@ -141,7 +141,7 @@ RM_FN HeuristicWeights heuristic_weights(const Rules *rules, int bot) {
     if (bot == DEFENSIVE) weights.bar = 1.0, weights.aggression = 0.2;
     if (bot == QUEUE) weights.front = 2.0;
     if (bot == SKUNK_LOVER) weights.skunk = 4; /* points of a skunk count twice */
-    if (rules->document_variant) weights.aggression = 0.5;
+    if (rules->earlier_rules) weights.aggression = 0.5;
     return weights;
 }
 
@@ -313,11 +313,11 @@ RM_LARGE_FN double bot_normal(const BotKey *c, int action) {
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
 
-/* Weight of an action in a tie. With document_variant a chameleon counts once per animal that it can copy. */
+/* Weight of an action in a tie. With earlier_rules a chameleon counts once per animal that it can copy. */
 RM_FN int tie_weight(const Rules *rules, Line line, int action) {
     const Act act = decode_action(action);
     int count = 0;
-    if (!rules->document_variant || act.card != CHAMELEON) return 1;
+    if (!rules->earlier_rules || act.card != CHAMELEON) return 1;
     for (int i = 0; i < line.n; i++) count += species_at(line.cards, i) == act.as;
     return count;
 }

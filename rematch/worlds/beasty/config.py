@@ -62,7 +62,7 @@ class Config:
         "points", "winner of a game; points: most points in the bar; count: most animals in the bar, then "
         "most points", choices=SCORINGS,
     )  # fmt: skip
-    document_variant: bool = knob(
+    earlier_rules: bool = knob(
         False, "rules of the earlier project's engine where they differ: order of recurring actions, and "
         "legality of actions without effect",
     )  # fmt: skip
@@ -71,9 +71,9 @@ class Config:
     def check(self) -> None:
         if self.first >= self.players:
             raise ConfigError(f"first = {self.first}: expected less than players = {self.players}, or -1")
-        if self.document_variant and (self.players, self.first, self.scoring) != (2, 0, "points"):
+        if self.earlier_rules and (self.players, self.first, self.scoring) != (2, 0, "points"):
             raise ConfigError(
-                "document_variant = true: expected players = 2, first = 0, scoring = points, as its engine "
+                "earlier_rules = true: expected players = 2, first = 0, scoring = points, as its engine "
                 f"has them; found {self.players}, {self.first} and {self.scoring}"
             )
 
@@ -82,7 +82,7 @@ class Config:
         return {
             "players": self.players,
             "scoring": SCORINGS.index(self.scoring),
-            "document_variant": int(self.document_variant),
+            "earlier_rules": int(self.earlier_rules),
             "first": self.first,
         }
 

@@ -29,7 +29,7 @@ typedef int32_t rm_flag; /* a bool of Config */
 
 /* The fields of `Config` in config.py, which documents them. */
 #define BEASTY_RULES(FIELD) \
-    FIELD(int32_t, players) FIELD(int32_t, scoring) FIELD(rm_flag, document_variant) FIELD(int32_t, first)
+    FIELD(int32_t, players) FIELD(int32_t, scoring) FIELD(rm_flag, earlier_rules) FIELD(int32_t, first)
 
 /* The cards on the table: 40 bytes. THAT'S IT holds the cards that are in no other place. */
 #define BEASTY_TABLE(FIELD) \
@@ -279,7 +279,7 @@ RM_FN Line recurring_phase(Line line, int played) {
     return line;
 }
 
-/* Step 3 with document_variant, by place: after an animal has acted and stands at place t, place t + 1 is
+/* Step 3 with earlier_rules, by place: after an animal has acted and stands at place t, place t + 1 is
  * next. The card just played recurs if it is a hippo or crocodile, not if it is a giraffe. */
 RM_FN Line recurring_phase_by_place(Line line, int played) {
     for (int i = 0; i < line.n; i++) {
@@ -296,7 +296,7 @@ RM_FN Line recurring_phase_by_place(Line line, int played) {
 RM_FN uint64_t legal(const Rules *rules, const Table *table) {
     const Line line = line_of(table);
     const uint32_t hand = table->hand[table->turn[0]];
-    const uint64_t places = ((uint64_t)1 << line.n) - 1, none = !rules->document_variant;
+    const uint64_t places = ((uint64_t)1 << line.n) - 1, none = !rules->earlier_rules;
     const uint64_t hops = line.n == 0 ? 1 : line.n == 1 ? 2 : 6; /* hops over 0; over 1; over 1 or 2 */
     uint64_t mask = plain_bits(hand);
     if (hand >> KANGAROO & 1) mask |= hops << KANGAROO_0;
@@ -319,7 +319,7 @@ RM_FN void play_card(const Rules *rules, Table *table, int action) {
     table->hand[player] &= (uint16_t) ~(1u << act.card);
     line.cards |= (uint64_t)card << 8 * line.n++;
     line = apply_effect(line, act.as, act.choice);
-    line = rules->document_variant ? recurring_phase_by_place(line, card) : recurring_phase(line, card);
+    line = rules->earlier_rules ? recurring_phase_by_place(line, card) : recurring_phase(line, card);
     if (line.n > PLACES) { /* "the first two enter the bar, the last goes to THAT'S IT, the rest stay" */
         for (int i = 0; i < 2; i++)
             table->bar[card_at(line.cards, i) >> 4] |= (uint16_t)(1u << species_at(line.cards, i));

@@ -243,7 +243,7 @@ def serve(name: str) -> None:
     threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     rules = json.loads(requests.readline())["rules"]
     config = Config(players=rules["players"], scoring=rules["scoring"], first=rules["first"],
-                    document_variant=bool(rules["document_variant"]))  # fmt: skip
+                    earlier_rules=bool(rules["earlier_rules"]))  # fmt: skip
     try:
         bot = find(name)()
         bot.config = config

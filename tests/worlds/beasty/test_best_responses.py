@@ -36,7 +36,7 @@ def test_committed_table_has_every_bot() -> None:
     assert set(table["responses"]) == set(BOTS)
     for opponent, entry in table["responses"].items():
         assert best_known(opponent, Config()) == entry
-        assert best_known(opponent, Config(document_variant=True)) is None
+        assert best_known(opponent, Config(earlier_rules=True)) is None
         assert 0 < entry["low"] <= entry["win"] <= entry["high"] <= 1 and entry["games"] >= 100
         player = find_player(entry["response"], "beasty", Config(), "player")
         assert player.name == entry["response"]

@@ -82,8 +82,8 @@ def test_parrot_removes_the_most_valuable_target() -> None:
     assert gain[0] > gain[1] > gain[2]
 
 
-def test_ties_are_random_and_weighted_in_the_document_variant() -> None:
-    """Two seals in line are one action to copy; document_variant counts them twice."""
+def test_ties_are_random_and_weighted_in_the_earlier_rules() -> None:
+    """Two seals in line are one action to copy; earlier_rules counts them twice."""
     line, hand = "1 seal, 0 seal, 1 lion", "chameleon skunk zebra kangaroo"
     for config, share in ((PLAIN, 1 / 6), (DOCUMENT, 2 / 7)):
         state = position(line, hand, config, turn=1)

@@ -27,7 +27,7 @@ __all__ = ["emulated_gpu"]
 KEY = RngKey(12345678901234567890, 2, 2**32 + 7)
 GAMES = 48
 RULES: dict[str, dict[str, Any]] = {
-    "two players": {}, "variant": {"document_variant": True},
+    "two players": {}, "variant": {"earlier_rules": True},
     "three players": {"players": 3, "scoring": "count", "first": -1},
 }  # fmt: skip
 

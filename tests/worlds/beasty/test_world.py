@@ -58,9 +58,9 @@ def play_bytes(world: BeastyWorld, steps: int, threads: int = 1) -> bytes:
     ({"players": 1}, "players = 1: expected a whole number from 2"),
     ({"players": 5}, "players = 5: expected"),
     ({"first": 2}, "first = 2: expected less than players = 2, or -1"), ({"first": -2}, "first = -2"),
-    ({"scoring": "animals"}, "scoring = 'animals'"), ({"document_variant": 1}, "document_variant"),
-    ({"document_variant": True, "players": 3}, "document_variant = true: expected players = 2"),
-    ({"document_variant": True, "scoring": "count"}, "as its engine has them; found 2, 0 and count"),
+    ({"scoring": "animals"}, "scoring = 'animals'"), ({"earlier_rules": 1}, "earlier_rules"),
+    ({"earlier_rules": True, "players": 3}, "earlier_rules = true: expected players = 2"),
+    ({"earlier_rules": True, "scoring": "count"}, "as its engine has them; found 2, 0 and count"),
 ])  # fmt: skip
 def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as error:
@@ -71,7 +71,7 @@ def test_impossible_settings_are_refused_in_one_line(wrong: dict[str, Any], word
 
 
 def test_every_setting_has_an_effect() -> None:
-    others = {"players": 3, "scoring": "count", "document_variant": True, "first": 1}
+    others = {"players": 3, "scoring": "count", "earlier_rules": True, "first": 1}
     assert set(others) == {field.name for field in dataclasses.fields(Config)} == set(native.RULES)
     before, three = play_bytes(make(Config(), 100), 30), play_bytes(make(Config(players=3), 300), 40)
     for name, value in others.items():

@@ -84,7 +84,7 @@ HEURISTIC_WEIGHTS = {
 def material(trial: Trial, weights: HeuristicWeights, config: Config) -> float:
     """bw (my bar points - theirs) + sum over the line +-w_i points - 0.5 mine out + 0.5 theirs + 0.1 hand."""
     points = POINTS | {"skunk": weights.skunk}
-    aggression = 0.5 if config.document_variant else weights.aggression
+    aggression = 0.5 if config.earlier_rules else weights.aggression
 
     def pile_points(piles: list[set[str]], players: list[int]) -> int:
         return sum(points[name] for player in players for name in piles[player])
@@ -313,9 +313,9 @@ def choose(state: State, scores: dict[int, float], bot_key: BotKey, config: Conf
 
 
 def tie_weight(state: State, action: int, config: Config) -> int:
-    """Weight of an action in a tie. With document_variant a chameleon counts once per animal it can copy."""
+    """Weight of an action in a tie. With earlier_rules a chameleon counts once per animal it can copy."""
     act = ACTS[action]
-    if not config.document_variant or act.card != "chameleon":
+    if not config.earlier_rules or act.card != "chameleon":
         return 1
     return sum(name == act.effect for _, name in state.line)
 

@@ -37,7 +37,7 @@ def _is_legal(act: Act, n: int, in_line: set[str], config: Config) -> bool:
     """Whether an action is legal with `n` animals of the species `in_line` in line."""
     if act.card == "chameleon":
         if not act.effect:  # "chameleon with nothing to copy: placed without effect"
-            return in_line <= {"chameleon"} and not config.document_variant
+            return in_line <= {"chameleon"} and not config.earlier_rules
         if act.effect not in in_line:  # "the action of another species in line"
             return False
     if act.effect == "kangaroo":
@@ -46,7 +46,7 @@ def _is_legal(act: Act, n: int, in_line: set[str], config: Config) -> bool:
     if act.effect == "parrot":  # "sends one other animal, own allowed, to THAT'S IT"
         return act.choice < n
     if act.card == "parrot":  # "Parrot on an empty line: placed without effect"
-        return n == 0 and not config.document_variant
+        return n == 0 and not config.earlier_rules
     return True
 
 
@@ -74,7 +74,7 @@ def stages(out: State, number: int, config: Config) -> Iterator[tuple[str, Card]
     turn.act(act.effect, act.choice)
     yield "acts", card
     # "(3) recurring actions of the *other* recurring animals, from the gate to the back;"
-    for recurring in turn.recur_by_place() if config.document_variant else turn.recur():
+    for recurring in turn.recur_by_place() if config.earlier_rules else turn.recur():
         yield "recurs", recurring
     # "(4) if exactly five stand in line, the first two enter the bar, the last goes to THAT'S IT, the middle
     # two stay;"

@@ -142,7 +142,7 @@ class League(Component):
         pools: dict[str, OpponentPool] = {}
         for role, seating in setup.seating.items():
             seating.add_slots(config.slots)
-            names = [name for name in config.bots if name in setup.game.bots[role]]
+            names = [name for name in config.bots if name in setup.game.bot_names(role)]
             bots = [setup.game.bot(name, role) for name in names]
             pools[role] = OpponentPool(seating.policy, seating, config, bots)
         self.matchmaker = Matchmaker(config, pools, setup.config.seed)

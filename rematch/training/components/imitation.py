@@ -85,7 +85,8 @@ class Teaching:
 
 def teachings(config: ImitationConfig, setup: Setup) -> dict[str, Teaching]:
     """role -> what it imitates; ConfigError for names that the game does not have."""
-    roles, bots = list(setup.spec.roles), setup.game.bots
+    roles = list(setup.spec.roles)
+    bots = {role: setup.game.bot_names(role) for role in roles}
     defaults: dict[str, str] = {}
     against: dict[str, dict[str, str]] = {role: {} for role in roles}
     for entry in config.teachers:
@@ -132,7 +133,7 @@ class Decisions:
 
 def opponents_of(role: str, setup: Setup) -> list[str]:
     """The scripted players of a role that learners meet: those of the league, by default all of the game."""
-    every = setup.game.bots[role]
+    every = setup.game.bot_names(role)
     return [name for name in every if name in setup.config.league.bots] or list(every)
 
 

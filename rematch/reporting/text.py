@@ -37,7 +37,7 @@ STANDINGS = ("below", "level", "above", "-")  # the weakest first
 
 def count_of(number: int, noun: str) -> str:
     """1, "line" -> "1 line"; 2, "line" -> "2 lines"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def duration(seconds: float) -> str:

@@ -186,6 +186,8 @@ def test_game_without_bots_is_played_against_a_run_only(
     assert main.main(["play", "./game.py"]) == 2
     assert "has no scripted player of the role player; expected --against with" in capsys.readouterr().err
     user_code.allow_everything()
+    assert main.main(["status", "mine"]) == 0
+    assert re.search(r"\n2 +- +- +- +72\n", capsys.readouterr().out), "no mean score"
     monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
     assert main.main(["play", "mine"]) == 0
     assert main.main(["eval", "./game.py", "--players", "mine,mine", "--games", "2"]) == 0

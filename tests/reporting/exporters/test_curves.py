@@ -84,7 +84,7 @@ def test_damaged_lines_are_counted(run: Path) -> None:
     tail = RunTail(run)
     assert len(tail.metrics()) == 2 and tail.damaged == 1
     text = str(CopiedCurves(2, 1, "show it", tail.damaged))
-    assert text.startswith("PROBLEM: 1 line of metrics.jsonl could not be read\n2 iterations and 1 evaluation;")
+    assert text.startswith("PROBLEM: 1 line of metrics.jsonl could not be read\n2 iterations and 1 eval")
 
 
 def test_foreign_event_files_stay(run: Path, tmp_path: Path) -> None:

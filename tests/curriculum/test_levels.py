@@ -318,7 +318,7 @@ def short_run(game: str, **changes: Any) -> Config:
 
 @pytest.mark.parametrize("game", ["pursuit", "lattice"])
 def test_the_distances_that_live_worlds_play_are_those_of_the_level(game: str, tmp_path: Path) -> None:
-    """The documents' curriculum did not reach live worlds: here every start is measured after an advance."""
+    """The earlier project's curriculum did not reach live worlds: starts are measured after an advance."""
     trainer = Trainer(short_run(game))
     ruler = Ruler(trainer, game)
     with Run.create(tmp_path / "run", settings.to_yaml(trainer.config)) as run:
@@ -359,7 +359,7 @@ def test_strength_is_measured_on_the_trained_level() -> None:
 
 
 def test_what_is_played_after_training_is_played_on_its_level(tmp_path: Path) -> None:
-    """Eval, exploit, payoff matrix, film: the documents' evaluations played another world than training."""
+    """Eval, exploit, payoff matrix, film: the earlier project's evaluations played another world."""
     config = short_run("pursuit")
     seen = play(config, tmp_path / "run").trainer
     trained = api.load(tmp_path / "run")

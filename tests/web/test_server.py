@@ -12,14 +12,13 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
 from support.commands import environment
-from support.served_pages import TOKEN, Client, serving
+from support.served_pages import TOKEN, Client, client
 from support.tiny_run import SMALL, flags
 
 import rematch
@@ -30,6 +29,7 @@ from rematch.web import server
 from rematch.web.metric_columns import POINTS
 from rematch.web.run_data import RunData, curves
 
+__all__ = ["client"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
@@ -44,12 +44,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(tmp_path: Path, trained: Path) -> Path:
     shutil.copytree(trained, tmp_path / "runs/one")
     return tmp_path / "runs"
-
-
-@pytest.fixture
-def client(root: Path) -> Iterator[Client]:
-    with serving(root) as port:
-        yield Client(port)
 
 
 # --- what it shows -----------------------------------------------------------------------------------------

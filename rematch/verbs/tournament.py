@@ -268,6 +268,8 @@ def tournament_rows(setup: Setup) -> list[dict[str, Any]]:
     if len(match.players) == 1 and not opponents:
         (role,) = setup.spec.roles
         opponents = [bot for bot in game.bot_names(role) if bot != match.players[0]]
+        if not opponents:
+            raise ConfigError(f"{game.name} has no scripted players to play against; expected two names")
         setup.players.update({bot: game.bot(bot, role) for bot in opponents})
     rows = []
     matches = seatings(match.players, opponents, seats, match.round_robin)

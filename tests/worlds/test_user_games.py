@@ -191,6 +191,8 @@ def test_game_without_bots_is_played_against_a_run_only(
     monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
     assert main.main(["play", "mine"]) == 0
     assert main.main(["eval", "./game.py", "--players", "mine,mine", "--games", "2"]) == 0
+    assert main.main(["eval", "./game.py", "--players", "mine", "--games", "2"]) == 2
+    assert "has no scripted players to play against; expected two names" in capsys.readouterr().err
     assert main.main(["eval", "./game.py", "--players", "nobody,mine", "--games", "2"]) == 2
     assert "no player called 'nobody': expected one of a run, a .safetensors file" in capsys.readouterr().err
 

@@ -16,7 +16,7 @@ from rematch.agents.policy import Policy, digest
 from rematch.cluster.request import ClusterRequest as ClusterRequest
 from rematch.cluster.request import place_of
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError, LearnError, TrainingError
+from rematch.core.errors import ConfigError, LearnError, TrainingError, UserCodeError
 from rematch.core.system import user_code
 from rematch.core.system.gpu_errors import is_gpu_error
 from rematch.core.system.interrupts import StopRequest, StopRequested
@@ -27,6 +27,7 @@ from rematch.reporting.console import Console
 from rematch.reporting.html import notebook
 from rematch.reporting.result import PrintableRun
 from rematch.reporting.terminal.progress_display import ProgressDisplay
+from rematch.reporting.text import count_of
 from rematch.storage import lineage
 from rematch.storage.checkpoint import Checkpoint
 from rematch.storage.lineage import Lineage
@@ -232,6 +233,8 @@ def load_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
         trainer.load_state_dict(checkpoint.parts)
         if trainer.clock.iteration != checkpoint.iteration:
             raise ValueError(f"its manifest has iteration {checkpoint.iteration}")
+    except UserCodeError:
+        raise
     except STATE_ERRORS as error:
         why = user_code.described(error)
         raise ConfigError(f"{checkpoint.folder}: not a checkpoint of this run: {why}") from None
@@ -240,9 +243,8 @@ def load_checkpoint(trainer: Trainer, checkpoint: Checkpoint) -> None:
 def announce(trainer: Trainer, run: Run) -> None:
     """The first lines of train.log."""
     c = trainer.config
-    run.log_line(
-        f"Run {c.game} seed {c.seed}: {c.iterations} iterations of {c.games} games x {c.steps} steps"
-    )
+    iterations = count_of(c.iterations, "iteration")
+    run.log_line(f"Run {c.game} seed {c.seed}: {iterations} of {c.games} games x {c.steps} steps")
     for note in start_notes(trainer.config, trainer.setup.spec):
         run.log_line(note)
     for name in trainer.setup.user_code:
@@ -270,8 +272,9 @@ def _run_loop(
         finish(trainer, run, display, missing=True)
         return trained
     before = f"after {first} of " if first else ""
-    display.line(f"run {run.folder}: {c.game}, seed {c.seed}, {before}{c.iterations} iterations of "
-                 f"{c.games} games x {c.steps} steps")
+    iterations = count_of(c.iterations, "iteration")
+    display.line(f"run {run.folder}: {c.game}, seed {c.seed}, {before}{iterations} of {c.games} games x "
+                 f"{c.steps} steps")
     for note in start_notes(trainer.config, trainer.setup.spec):
         display.line(note)
     display.start(f"{run.folder.name} ({c.game})", clock.total_steps, clock.step,

@@ -156,7 +156,7 @@ class Opponents:
 
 
 def _bot(game: Game, role: str, name: str) -> Player:
-    known = game.bots.get(role, ())
+    known = game.bot_names(role)
     if name not in known:
         near = nearest(name, list(known))
         hint = f"; nearest: {near}" if near else ""

@@ -37,16 +37,16 @@ class Driver:
         self.numbers = itertools.count(NOTHING + 1)
         self.ended = False
         self.unused: list[int] = []  # objects that no code here refers to any more
-        here, there = socket.socketpair()
+        own_end, child_end = socket.socketpair()
         path = os.pathsep.join(filter(None, [str(Path(rematch.__file__).parents[1]),
                                              environment.get("PYTHONPATH")]))
-        with there:
+        with child_end:
             self.child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "rematch.cluster.driver_process", str(there.fileno())],
-                pass_fds=[there.fileno()], env=environment | {"PYTHONPATH": path}, process_group=0,
+                [sys.executable, "-P", "-m", "rematch.cluster.driver_process", str(child_end.fileno())],
+                pass_fds=[child_end.fileno()], env=environment | {"PYTHONPATH": path}, process_group=0,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
-        self.link = Link(here)
+        self.link = Link(own_end)
         threading.Thread(target=self._receive, daemon=True).start()
 
     def ask(self, request: Header, payload: bytes = b"") -> Future[Any]:

@@ -80,26 +80,26 @@ def exact_entries() -> dict[str, str]:
 
 def reports(cluster: Cluster) -> list[NodeReport]:
     """A report of every node that is alive, and of this machine first."""
-    here = describe()
-    out = [NodeReport("this machine", here)]
+    local = describe()
+    out = [NodeReport("this machine", local)]
     for name, entries in cluster.node_entries():
-        out.append(NodeReport(name, entries, differences(here, entries)))
+        out.append(NodeReport(name, entries, differences(local, entries)))
     return out
 
 
-def differences(here: Mapping[str, str], there: Mapping[str, str]) -> list[str]:
-    """What is missing there, or has other bits."""
-    if ERROR in there:
-        return [there[ERROR]]
+def differences(local: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """What is missing on the other node, or has other bits."""
+    if ERROR in other:
+        return [other[ERROR]]
     problems = []
-    for name, entry in here.items():  # a world whose library is missing here too is not asked for
-        other = there.get(name, "missing")
+    for name, entry in local.items():  # a world whose library is missing on both is not asked for
+        value = other.get(name, "missing")
         if name in ("processors", "memory", "processor", "level"):
             continue
-        if other != entry:
-            problems.append(f"{name} {other}, expected {entry}")
-    if there.get("processor") != here["processor"]:
-        differ = set(here["processor"].split()) ^ set(there.get("processor", "").split())
+        if value != entry:
+            problems.append(f"{name} {value}, expected {entry}")
+    if other.get("processor") != local["processor"]:
+        differ = set(local["processor"].split()) ^ set(other.get("processor", "").split())
         names = " ".join(sorted(differ))[:120]
-        problems.append(f"another processor ({there.get('level')}; differs in {names}): other bits")
+        problems.append(f"another processor ({other.get('level')}; differs in {names}): other bits")
     return problems

@@ -44,10 +44,10 @@ class RolloutWorker:
         self.config = config_of_text(stored_text(tree, "config"), "the settings of the run")
         first, games = stored_int(tree, "first"), stored_int(tree, "games", 1)
         self.games, self.rows = slice(first, first + games), np.arange(games, dtype=np.int32)
-        here = settings.replace(self.config, {"threads": 1, "lag": 0, "device": "cpu"})
-        setup = self.setup = RunSetup(here)
-        setup.world = setup.make_world(games, first, here.seed)
-        setup.build([kind for kind in components_of(here) if kind.in_play], section)
+        config = settings.replace(self.config, {"threads": 1, "lag": 0, "device": "cpu"})
+        setup = self.setup = RunSetup(config)
+        setup.world = setup.make_world(games, first, config.seed)
+        setup.build([kind for kind in components_of(config) if kind.in_play], section)
         setup.collector.allocate(tree["columns"])
         setup.collector.before_step = self._count
         self.steps = 0  # played so far; a worker whose number stands still hangs

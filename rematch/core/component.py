@@ -7,14 +7,15 @@ checkpoint are derived from the list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from rematch.core.arrays import Tree
 from rematch.core.clock import Clock, Request
-from rematch.core.errors import ConfigError, TrainingError
+from rematch.core.errors import ConfigError, TrainingError, UserCodeError
 from rematch.core.settings.config_values import short_repr
 from rematch.core.system.gpu_errors import is_gpu_error
 from rematch.core.system.user_code import described, raised_by_user
@@ -168,11 +169,11 @@ class PlayState:
 class ComponentError(TrainingError):
     """A component raised an exception in a hook; the run can be resumed from its last whole iteration."""
 
-    def __init__(self, name: str, hook: str, error: Exception) -> None:
+    def __init__(self, name: str, hook: str, error: BaseException) -> None:
         super().__init__(f"component {name} failed in {hook}: {described(error)}; the run can be resumed")
 
 
-def raise_named(name: str, hook: str, error: Exception) -> NoReturn:
+def raise_named(name: str, hook: str, error: BaseException) -> NoReturn:
     """Raise the exception of a hook with the names of component and hook.
 
     Errors of Rematch and of the system have clear messages; they stay as they are, unless code of the user
@@ -180,9 +181,20 @@ def raise_named(name: str, hook: str, error: Exception) -> NoReturn:
     """
     if isinstance(error, (ConfigError, OSError, MemoryError)) and not raised_by_user(error):
         raise error
-    if is_gpu_error(error) and not raised_by_user(error):
+    if (is_gpu_error(error) or isinstance(error, SystemExit)) and not raised_by_user(error):
         raise error
     raise ComponentError(name, hook, error) from error
+
+
+@contextlib.contextmanager
+def user_errors_named(name: str, hook: str) -> Iterator[None]:
+    """Outside of iterations: an exception of the user's code is one line that names component and hook."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ConfigError) or not raised_by_user(error):
+            raise
+        raise UserCodeError(f"component {name} failed in {hook}: {described(error)}") from error
 
 
 class Component:

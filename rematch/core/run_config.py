@@ -49,7 +49,7 @@ class Config:
     )  # fmt: skip
     device: str = knob(
         "cpu", "device of the training games and of their learners; cpu: the processor; cuda: the NVIDIA GPU "
-        "(ppo in worlds with CUDA rules); auto: the GPU where it can be used, else the processor",
+        "(ppo and expert, in worlds with CUDA rules); auto: the GPU where it can be used, else the processor",
         choices=("cpu", "cuda", "auto"),
     )  # fmt: skip
     learner: str = knob(

@@ -70,7 +70,7 @@ def limited_games(config: EvaluationConfig, game: Game, world: Any) -> tuple[int
 
 def bots_for(game: Game, role: str, wanted: Sequence[str]) -> list[Player]:
     """The bots of a role: those in `wanted`, or all but the slow ones if it is empty."""
-    names: Sequence[str] = game.bots.get(role, ())
+    names = game.bot_names(role)
     slow = game.defaults.slow_bots
     return [game.bot(name, role) for name in names if name in wanted or not (wanted or name in slow)]
 

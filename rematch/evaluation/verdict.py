@@ -28,6 +28,8 @@ RETURN_WORDS = ("weak", "declining", "inconclusive", "steady", "improving")  # t
 RANDOM_OPPONENT = "random"
 ONLY_RANDOM = ("only random was played, so strength was not measured: rematch eval RUN plays every scripted "
                "opponent, rematch exploit RUN trains best responses")
+NO_OPPONENT = ("inconclusive: no scripted player was met, so strength was not measured: rematch exploit RUN "
+               "trains best responses")
 ONE_EVALUATION = "inconclusive: there is only one evaluation"
 
 
@@ -277,6 +279,8 @@ def convergence(evaluation: Evaluation) -> str:
 
 def score_trend(history: Sequence[Evaluation], other_levels: bool) -> str:
     """The change of the mean score between the first and the newest evaluation of a level."""
+    if not any(evaluation.matches for evaluation in history):
+        return NO_OPPONENT
     if len(history) < 2:
         return ONE_EVALUATION + (" on this level" if other_levels else "")
     first, last = history[0], history[-1]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rematch.core import config as settings
+from rematch.core.component import user_errors_named
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.evaluation import replay
@@ -56,7 +57,9 @@ def component_features(config: Config, trial: Recorder) -> Iterator[Feature]:
     setup, built = RunSetup(config), {type(part): part for part in trial.trainer.parts}
     for kind in components_of(config):
         if kind in built:
-            for line in built[kind].evidence(trial.record):
+            with user_errors_named(kind.name, "evidence"):
+                lines = list(built[kind].evidence(trial.record))
+            for line in lines:
                 proof = partial(str, line.proof)
                 if line.without:
                     proof = partial(changed_run, config, line.without, trial.folder)

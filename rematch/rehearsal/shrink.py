@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rematch.core import config as settings
-from rematch.core.component import SmallRun
+from rematch.core.component import SmallRun, user_errors_named
 from rematch.core.run_config import Config
 from rematch.training.config import components_of, section
 from rematch.training.setup import RunSetup
@@ -36,7 +36,9 @@ def shrink(config: Config) -> Config:
     if short is not None:
         changes["world"] = short(config.world)
     for kind in components_of(config):
-        for key, value in kind.shrink(section(config, kind), small).items():
+        with user_errors_named(kind.name, "shrink"):
+            changes_of_kind = kind.shrink(section(config, kind), small)
+        for key, value in changes_of_kind.items():
             full_key = key.removeprefix("run:") if key.startswith("run:") else f"{kind.name}.{key}"
             changes[full_key] = value
     return settings.replace(config, changes)

@@ -33,7 +33,7 @@ from rematch.reporting.html.map_section import map_facts
 from rematch.reporting.html.run_payoff import matrix_of, stored_matrix
 from rematch.reporting.learning_curves import user_curves
 from rematch.reporting.seed_groups import groups
-from rematch.reporting.text import exact_sentences, learning_sentence
+from rematch.reporting.text import count_of, exact_sentences, learning_sentence
 from rematch.storage import atomic_files, lineage
 from rematch.storage.policy_files import policy_names
 from rematch.storage.run_folder import PAST_FOLDER, Run
@@ -70,7 +70,7 @@ class Folder:
         """The rows of metrics.jsonl; of a long run this is the largest file."""
         metrics = self.attempt(lambda: untrusted_folder.json_lines(self.path, "metrics.jsonl"))
         if metrics and metrics[1]:
-            self.problems.append(f"{metrics[1]} lines of metrics.jsonl could not be read")
+            self.problems.append(f"{count_of(metrics[1], 'line')} of metrics.jsonl could not be read")
         return metrics[0] if metrics else []
 
     def _config(self) -> Config:

@@ -327,7 +327,8 @@ def _score_table(facts: Mapping[str, Any]) -> Iterator[str]:
               "games of each", "steps"]]
     for row in rows:
         score = row["strength"]
-        cells.append([str(row["phase"]), f"{number(score.get('score'))} {interval(score)}",
+        mean = f"{number(score.get('score'))} {interval(score)}" if "score" in score else "-"
+        cells.append([str(row["phase"]), mean,
                       str(score.get("match_ups", "-")), *([number(row["nash_conv"])] if exact else []),
                       str(score.get("games", "-")), human(row["step"])])
     yield from aligned([[clean(cell)[:40] for cell in row] for row in cells])

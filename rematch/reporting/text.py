@@ -35,6 +35,11 @@ NEWEST_PHASES = 4  # phases that a sentence about learning names
 STANDINGS = ("below", "level", "above", "-")  # the weakest first
 
 
+def count_of(number: int, noun: str) -> str:
+    """1, "line" -> "1 line"; 2, "line" -> "2 lines"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """75 -> "1:15", 3700 -> "1:01:40"."""
     if not math.isfinite(seconds) or seconds < 0:

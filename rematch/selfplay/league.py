@@ -89,8 +89,8 @@ class Matchmaker:
             return
         games = rollout.finished()
         by_learner = {role: games.slot[role] == 0 for role in self.pools}
-        learner_seats = sum(mine.sum(1) for mine in by_learner.values())
-        outcome_sum = sum((games.outcome[role] * mine).sum(1) for role, mine in by_learner.items())
+        learner_seats = sum(learns.sum(1) for learns in by_learner.values())
+        outcome_sum = sum((games.outcome[role] * learns).sum(1) for role, learns in by_learner.items())
         learner_outcome = outcome_sum / np.maximum(learner_seats, 1)
         counts = learner_seats > 0
         for role, pool in self.pools.items():
@@ -142,7 +142,7 @@ class League(Component):
         pools: dict[str, OpponentPool] = {}
         for role, seating in setup.seating.items():
             seating.add_slots(config.slots)
-            names = [name for name in config.bots if name in setup.game.bots[role]]
+            names = [name for name in config.bots if name in setup.game.bot_names(role)]
             bots = [setup.game.bot(name, role) for name in names]
             pools[role] = OpponentPool(seating.policy, seating, config, bots)
         self.matchmaker = Matchmaker(config, pools, setup.config.seed)

@@ -131,7 +131,7 @@ def check_schedule(config: ScheduleConfig, game: Game, roles: Sequence[str]) -> 
     if config.kind == "simultaneous" or not config.warmup_steps:
         return
     for role in roles[:-1]:
-        bots = game.bots.get(role, ())
+        bots = game.bot_names(role)
         if config.warmup_opponent not in bots:
             near = nearest(config.warmup_opponent, bots)
             hint = f"; nearest: {near}" if near else ""
@@ -264,7 +264,7 @@ class RoleSchedule(Component):
 
     @classmethod
     def check(cls, config: ScheduleConfig, setup: Setup) -> None:
-        check_schedule(config, setup.game, list(setup.game.bots))
+        check_schedule(config, setup.game, list(setup.spec.roles))
         if setup.config.lag and config.kind != "simultaneous":
             raise ConfigError(f"lag = {setup.config.lag}: with schedule.kind = {config.kind} an iteration "
                               "decides which role learns in the next one, whose rollout would be played "

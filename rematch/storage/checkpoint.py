@@ -86,7 +86,8 @@ def pack(value: Any, path: str, arrays: Arrays, depth: int = 0) -> Any:
     if kind in (list, tuple):
         items = [pack(inner, f"{path}/{i}", arrays, depth + 1) for i, inner in enumerate(value)]
         return items if kind is list else {"$tuple": items}
-    raise RunError(f"state{path} is a {kind.__name__}: expected arrays, numbers, text, lists and dicts")
+    raise RunError(f"state{path} is of type {kind.__name__}; expected arrays, numbers, text, lists "
+                   "and dicts")
 
 
 def _text(value: str, path: str) -> str:

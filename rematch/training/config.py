@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from rematch.core.component import Component
+from rematch.core.component import Component, user_errors_named
 from rematch.core.config import class_problem, get, has_effect, part, untracked
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config as Config
@@ -44,7 +44,8 @@ class WholeConfig(Config):
             )
         setup = RunSetup(self)
         for kind in self.component_classes:
-            kind.check(section(self, kind), setup)
+            with user_errors_named(kind.name, "check"):
+                kind.check(section(self, kind), setup)
 
 
 def section(config: Config, kind: type[Component]) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rematch.core import config as settings
+from rematch.core.component import user_errors_named
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
 from rematch.core.system.gpu_errors import gpu_error, is_gpu_error
@@ -20,7 +21,10 @@ NATIVE, TORCH = 160 << 20, 640 << 20  # bytes of Python and its libraries at the
 def component_bytes(config: Config) -> dict[str, int]:
     """Bytes by component, without those that need none."""
     setup = RunSetup(config)
-    sizes = {kind.name: kind.memory_bytes(section(config, kind), setup) for kind in components_of(config)}
+    sizes: dict[str, int] = {}
+    for kind in components_of(config):
+        with user_errors_named(kind.name, "memory_bytes"):
+            sizes[kind.name] = kind.memory_bytes(section(config, kind), setup)
     return {name: size for name, size in sizes.items() if size}
 
 

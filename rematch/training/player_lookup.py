@@ -154,7 +154,7 @@ def find_player(
     """
     game = registry.find(world)
     user_bot = game.human.user_bot if game.human is not None else None
-    if name.partition(":")[0] in game.bots[role]:
+    if name.partition(":")[0] in game.bot_names(role):
         return game.bot(name, role)
     if trained := find_trained(name, world):
         if not other_rules:
@@ -175,10 +175,9 @@ def find_player(
         return user_bot(name, rules, seconds)
     if name.isdigit():
         raise ConfigError(f"{name} is not the name of a player; --world.players {name} sets their number")
-    near = nearest(name, game.bots[role])
+    near = nearest(name, game.bot_names(role))
     hint = f"; nearest: {near}" if near else ""
+    expected = [*game.bot_names(role), "a run", f"a {SUFFIX} file"]
     user_class = ", or module:Class of your own" if user_bot is not None else ""
-    raise ConfigError(
-        f"no {role} called {name!r}: expected one of {', '.join(game.bots[role])}, a run, a {SUFFIX} file, "
-        f"an agent of Rematch ({', '.join(FILES)}){user_class}{hint}"
-    )
+    raise ConfigError(f"no {role} called {name!r}: expected one of {', '.join(expected)}, an agent of "
+                      f"Rematch ({', '.join(FILES)}){user_class}{hint}")

@@ -224,11 +224,14 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             data = file.read(4 * settings.MAX_CHARACTERS + 1)  # bounded: the path may be /dev/zero
-        return settings.read_yaml(data.decode(), str(path))
+        layer = settings.read_yaml(data.decode(), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
         ) from None
+    if not layer:
+        raise ConfigError(f"{path}: no settings; expected lines such as 'game: pursuit' and 'games: 512'")
+    return layer
 
 
 def stored_config(run: Run) -> Config:

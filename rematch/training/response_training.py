@@ -157,7 +157,7 @@ class Course:
         past = [players for players in frozen.past
                 if all(fits(players[name], policy) for name, policy in networks.items())]
         opponents = [name for name in spec.roles if name != role or len(spec.roles) == 1]
-        by_role = [{name: game.bot(bot, name) for name in opponents if bot in game.bots[name]}
+        by_role = [{name: game.bot(bot, name) for name in opponents if bot in game.bot_names(name)}
                    for bot in config.league.bots]
         return cls(past=past, bots=[bots for bots in by_role if bots])
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from rematch.agents.build import learner_class
 from rematch.agents.learner import AgentSet, Learner
 from rematch.core.clock import Clock, Phase
-from rematch.core.component import Component
+from rematch.core.component import Component, user_errors_named
 from rematch.core.config import untracked
 from rematch.core.errors import ConfigError
 from rematch.core.run_config import Config
@@ -131,7 +131,7 @@ class RunSetup:
                 part = kind.build(config_of(self.config, kind), self)
             except (ConfigError, OSError, MemoryError):
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise ConfigError(f"component {kind.name} cannot be built: {described(error)}") from error
             if part is not None:
                 self.built.append(part)
@@ -148,7 +148,8 @@ class RunSetup:
         self.queue = RolloutQueue(self.collector, self.world, self.seating, self.built)
         self.collector.allocate(self.columns)
         for part in self.built:
-            part.connect()
+            with user_errors_named(part.name, "connect"):
+                part.connect()
         return self.built
 
     @property

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from rematch.core.clock import Clock, Request
-from rematch.core.component import Component, Metrics, merged_metrics, raise_named
+from rematch.core.component import Component, Metrics, merged_metrics, raise_named, user_errors_named
 from rematch.core.run_config import Config
 from rematch.core.system.interrupts import StopRequest
 from rematch.rollout.rollout_buffer import RolloutBuffer
@@ -44,7 +44,7 @@ class Trainer:
             reads.reader = part.name
             try:
                 results.append(call(part))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise_named(part.name, hook, error)
         reads.reader = ""
         return results
@@ -143,5 +143,6 @@ class Trainer:
     def load_state_dict(self, tree: Mapping[str, Any]) -> None:
         self.clock.load_state_dict(tree["clock"])
         for part in self.parts:
-            part.load_state_dict(tree.get(part.name, {}))
+            with user_errors_named(part.name, "load_state_dict"):
+                part.load_state_dict(tree.get(part.name, {}))
         self.setup.queue.load_state_dict(tree, self.clock)

@@ -91,7 +91,7 @@ def world_info(name: str) -> WorldInfo:
         return WorldInfo(name, game.summary, problem=str(error))
     return WorldInfo(name, game.summary, tuple(
         RoleInfo(role_name, role.size, role.actions.kind, tuple(role.actions.names),
-                 tuple(game.bots.get(role_name, ())))
+                 tuple(game.bot_names(role_name)))
         for role_name, role in roles.items()))
 
 
@@ -201,7 +201,7 @@ def describe_world(world: str, changes: Mapping[str, Any] | None = None) -> Worl
         spec, random = game.spec(config), game.random(config)
     return WorldPage(
         name=registry.title(name), summary=game.summary, facts=tuple(_facts(spec, random)),
-        roles=tuple(_role_page(role, game.bots.get(role.name, ())) for role in spec.roles.values()),
+        roles=tuple(_role_page(role, game.bot_names(role.name)) for role in spec.roles.values()),
         settings=settings_table("", config, default, {}).settings,
         capabilities=tuple(text for key, text in CAPABILITIES.items() if getattr(game, key) is not None),
     )

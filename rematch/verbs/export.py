@@ -20,6 +20,7 @@ from rematch.reporting.exporters import log_writers
 from rematch.reporting.exporters.curves import Counts, copy_rows, follow, stored_settings
 from rematch.reporting.exporters.run_tail import RunTail
 from rematch.reporting.result import Block, Printable, Table
+from rematch.reporting.text import count_of
 from rematch.storage.atomic_files import os_errors_as_run_error
 from rematch.verbs.arguments import MOST_SEED, check_integer, folder_of
 from rematch.verbs.exact_runs import claims
@@ -117,15 +118,18 @@ def policy_file(out: Path) -> Path:
 
 @dataclass(frozen=True, repr=False)
 class CopiedCurves(Printable):
-    """The numbers of copied rows, and the command that shows them."""
+    """The numbers of copied rows and of damaged lines, and the command that shows the copy."""
 
     iterations: int
     evaluations: int
     show: str
+    damaged: int = 0
 
     def blocks(self) -> Iterator[Block]:
-        several = "" if self.evaluations == 1 else "s"
-        yield f"{self.iterations:,} iterations and {self.evaluations:,} evaluation{several}; show them with:"
+        if self.damaged:
+            yield f"PROBLEM: {count_of(self.damaged, 'line')} of metrics.jsonl could not be read"
+        rows = f"{count_of(self.iterations, 'iteration')} and {count_of(self.evaluations, 'evaluation')}"
+        yield f"{rows}; show them with:"
         yield self.show
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,4 +156,4 @@ def curves(
             (follow if live else copy_rows)(tail, writer, counts)
         finally:
             show = writer.close()
-    return CopiedCurves(counts.iterations, counts.evaluations, show)
+    return CopiedCurves(counts.iterations, counts.evaluations, show, tail.damaged)

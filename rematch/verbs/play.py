@@ -106,7 +106,7 @@ def find_opponents(
 
 def first_bot(game: Game, role: Role) -> str:
     """The scripted player that is seated where the person names none: the first one that is not random."""
-    names = list(game.bots[role.name])
+    names = list(game.bot_names(role.name))
     if not names:
         raise ConfigError(f"{game.name} has no scripted player of the role {role.name}; expected --against "
                           "with a run or a policy file")

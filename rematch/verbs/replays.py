@@ -151,21 +151,21 @@ def replay(
         if target is None:
             raise ConfigError("--players plays a new game: expected --out FILE, which ends in "
                               + ", ".join(FORMATS))
-        files, found = [target], [new_game(source, wanted)]
+        files, recordings = [target], [new_game(source, wanted)]
     else:
         files = stored_files(source)
-        found = [replay_files.read(file) for file in files]
+        recordings = [replay_files.read(file) for file in files]
         if wanted.choice is not None:
-            chosen = wanted.choice.select(found[::-1])  # the newest first
-            files, found = [files[found.index(chosen)]], [chosen]
+            chosen = wanted.choice.select(recordings[::-1])  # the newest first
+            files, recordings = [files[recordings.index(chosen)]], [chosen]
     if verify:
-        for number, (file, recorded) in enumerate(zip(files, found), 1):
+        for number, (file, recorded) in enumerate(zip(files, recordings), 1):
             verified(recorded, file.name)
             if len(files) > 1:
                 log(f"{file.name}: {recorded.length} steps, as recorded ({number} of {len(files)})")
     if target is not None:
-        return write(found[-1], target, seconds)
-    return Replays(files, found, len(found) if verify else 0)
+        return write(recordings[-1], target, seconds)
+    return Replays(files, recordings, len(recordings) if verify else 0)
 
 
 def verified(game: Replay, name: str) -> None:

@@ -145,7 +145,7 @@ def run_info(name: str, folder: Path) -> RunInfo:
     if running and isinstance(last_row.get("step"), int):
         step = last_row["step"]  # the log is ahead of the checkpoint
     missing = [key for key in ("game", "games", "steps", "total_steps") if key not in settings]
-    problem = f"{CONFIG} is damaged or incomplete: it has no {' and no '.join(missing)}" if missing else ""
+    problem = f"{CONFIG} is damaged or incomplete: it lacks {', '.join(missing)}" if missing else ""
     return RunInfo(name=name, folder=str(folder), world=registry.title(settings.get("game", "-")), step=step,
                    total_steps=total, state="running" if running else unlocked_state(folder),
                    verdict=newest_verdict(folder), age=age(folder), problem=problem)
@@ -154,8 +154,8 @@ def run_info(name: str, folder: Path) -> RunInfo:
 def steps_per_iteration(folder: Path) -> int | None:
     """Steps of all games in one iteration, from config.yaml; None where they cannot be read."""
     text = first_bytes(folder / CONFIG, HEAD).decode("utf-8", "replace")
-    found = dict(re.findall(r"^(games|steps): *(\S{1,400}) *$", text, re.M))
-    games, steps = parse_int(found.get("games")), parse_int(found.get("steps"))
+    sizes = dict(re.findall(r"^(games|steps): *(\S{1,400}) *$", text, re.M))
+    games, steps = parse_int(sizes.get("games")), parse_int(sizes.get("steps"))
     return games * steps if games and steps else None
 
 

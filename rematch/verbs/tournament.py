@@ -266,8 +266,10 @@ def tournament_rows(setup: Setup) -> list[dict[str, Any]]:
     match, game, seats = setup.match, setup.game, setup.spec.seats
     opponents = list(match.against)
     if len(match.players) == 1 and not opponents:
-        (role,) = game.bots
-        opponents = [bot for bot in game.bots[role] if bot != match.players[0]]
+        (role,) = setup.spec.roles
+        opponents = [bot for bot in game.bot_names(role) if bot != match.players[0]]
+        if not opponents:
+            raise ConfigError(f"{game.name} has no scripted players to play against; expected two names")
         setup.players.update({bot: game.bot(bot, role) for bot in opponents})
     rows = []
     matches = seatings(match.players, opponents, seats, match.round_robin)
@@ -301,8 +303,9 @@ def check_role_tournament(setup: Setup) -> None:
         raise ConfigError(f"--until: the seats of {setup.game.name} have different roles; expected --games")
     for role, names in entrants.items():
         if not names:
+            expected = [*setup.game.bot_names(role), "or a run"]
             raise ConfigError(f"no player of {', '.join(match.players)} plays {role}; expected one of "
-                              f"{', '.join(setup.game.bots[role])}, or a run")
+                              f"{', '.join(expected)}")
     if sum(map(len, entrants.values())) < 3:
         raise ConfigError("a tournament needs three players or more; two players: rematch eval "
                           f"{setup.game.name} --players A,B")

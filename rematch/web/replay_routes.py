@@ -180,7 +180,7 @@ def player_choices(world: str, data: RunData, run: str, role: str) -> dict[str, 
             offer(f"policy:{name}", f"policy {name}")
     for iteration in past_iterations(folder):
         offer(f"past:{iteration}", f"iteration {iteration}")
-    for bot in registry.find(world).bots[role]:
+    for bot in registry.find(world).bot_names(role):
         offer(f"bot:{bot}", f"scripted: {bot}", "scripted players")
     others = [other for other in data.scan() if other != run and data.world(other) == world]
     for other in others[:MOST_RUNS]:

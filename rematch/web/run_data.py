@@ -117,8 +117,8 @@ class RunData:
         """
         with self._looking:
             if time.monotonic() - self._versions[0] >= LOOK:
-                found = {run: version(folder, WATCHED) for run, folder in self.scan().items()}
-                self._versions = time.monotonic(), found
+                versions = {run: version(folder, WATCHED) for run, folder in self.scan().items()}
+                self._versions = time.monotonic(), versions
             return self._versions[1]
 
     # --- one run ---
@@ -225,8 +225,8 @@ class RunData:
 
 def typed(folder: Path) -> str:
     """The folder as the user types it where the server was started."""
-    here = Path.cwd()
-    return shlex.quote(str(folder.relative_to(here) if folder.is_relative_to(here) else folder))
+    present = Path.cwd()
+    return shlex.quote(str(folder.relative_to(present) if folder.is_relative_to(present) else folder))
 
 
 def identifier(root: Path, folder: Path) -> str:

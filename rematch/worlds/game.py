@@ -59,6 +59,10 @@ class Game(ABC):
     def bot(self, name: str, role: str) -> Player:
         """The bot `name` of a role; ConfigError where there is none."""
 
+    def bot_names(self, role: str) -> Sequence[str]:
+        """The names of the bots of a role; a game needs none."""
+        return self.bots.get(role, ())
+
     def role_count(self, config: Any) -> int:
         """The number of roles under these settings."""
         return max(1, len(self.bots))

@@ -19,6 +19,7 @@ from rematch.core import rng
 from rematch.core.arrays import Bytes, Ints
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.player import Decision, RngKey, Seat
+from rematch.core.settings.config_values import short_repr
 from rematch.core.settings.setting_names import note_renamed
 from rematch.core.spec import Spec
 from rematch.core.world import CUT_OFF, RUNNING, EventLog, Next, Observations, PointCounter, View, World
@@ -153,9 +154,19 @@ class NumpyWorld:
             slot=blank((games, spec.seats), np.int32),
             stage=blank((games, len(spec.stage)), np.float32),
         )
-        self._attach(config, spec, first, (blank(games, np.dtype(own + self.layout())), view, following))
+        self._attach(config, spec, first, (blank(games, self._columns(own)), view, following))
         self._restart(np.arange(games))
         self.write_observations()
+
+    def _columns(self, own: list[Any]) -> np.dtype[Any]:
+        """The columns `own` of all worlds, then those of this game."""
+        layout = self.layout()
+        try:
+            return np.dtype(own + layout)
+        except (TypeError, ValueError) as error:
+            name = type(self).__name__
+            raise ConfigError(f"layout of {name} returned {short_repr(layout)}: expected a list of "
+                              f"(name, type) or (name, type, shape); {error}") from None
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> View:
         view, state = self.view, self.state
@@ -315,6 +326,9 @@ class NumpyGame(Game):
 
     def spec(self, config: Any) -> Spec:
         return self.world.make_spec(config)
+
+    def role_count(self, config: Any) -> int:
+        return len(self.spec(config).roles)
 
     def make(self, config: Any, games: int, first: int = 0, seed: int = 0) -> World:
         return self.world(config, games, first, seed)

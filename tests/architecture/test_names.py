@@ -9,6 +9,7 @@ from pathlib import Path
 from support.source_tree import CORES, PACKAGE, ROOT, TESTS, TOOLS, name_of, nodes, parsed
 
 EMPTY_WORDS = {"manager", "handler", "helper", "helpers", "util", "utils", "misc"}
+SAY_NOTHING = {"about", "found", "here", "kept", "mine", "said", "there", "thing", "told"}
 # Words that come from outside: apt and dnf are called package managers.
 FOREIGN = {"tools/setup/doctor.py": {"manager"}, "tests/tools/test_doctor.py": {"manager"}}
 
@@ -38,6 +39,13 @@ def test_names_do_without_empty_words() -> None:
         empty = EMPTY_WORDS - FOREIGN.get(name_of(path), set())
         for name in names_in(path):
             assert not words_in(name) & empty, f"{name_of(path)}: {name}"
+
+
+def test_names_of_the_package_are_nouns_of_what_they_hold() -> None:
+    """A name says what a thing is, not what happened to it or where it is."""
+    for path in PACKAGE:
+        for name in names_in(path):
+            assert name.strip("_").lower() not in SAY_NOTHING, f"{name_of(path)}: {name}"
 
 
 def test_names_of_the_package_do_not_begin_with_base() -> None:

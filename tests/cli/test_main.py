@@ -326,6 +326,8 @@ def test_train_refuses_a_run_larger_than_the_machine(
     ("x" * 3_000_000, "x.yaml"),
     ("seed: " + "1" * 30_000, "x.yaml.*4300 digits"),
     ("\0\1\2", "x.yaml"),
+    ("", "x.yaml: no settings; expected lines such as"),
+    ("# nothing yet\n", "x.yaml: no settings; expected lines such as"),
 ])
 def test_settings_file_that_is_no_yaml_is_refused(
     workdir: Path, refused: Runner, text: str, expected: str

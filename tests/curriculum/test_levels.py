@@ -318,7 +318,7 @@ def short_run(game: str, **changes: Any) -> Config:
 
 @pytest.mark.parametrize("game", ["pursuit", "lattice"])
 def test_the_distances_that_live_worlds_play_are_those_of_the_level(game: str, tmp_path: Path) -> None:
-    """An earlier curriculum did not reach live worlds: here every start is measured after an advance."""
+    """The earlier project's curriculum did not reach live worlds: starts are measured after an advance."""
     trainer = Trainer(short_run(game))
     ruler = Ruler(trainer, game)
     with Run.create(tmp_path / "run", settings.to_yaml(trainer.config)) as run:

@@ -382,7 +382,11 @@ def test_verdict_of_progress_is_improving_and_of_noise_inconclusive() -> None:
     assert findings(history, matrix(progress(12))) == [
         "improving: mean score against scripted opponents 0.500 at first, 0.700 now"]
     bare = [{"step": step, "rates": {}, "table": []} for step in (0, 1000)]  # no scripted players
-    assert verdict(bare) == "inconclusive: the first and the newest evaluation share no scripted opponent"
+    assert verdict(bare) == verdict(bare[:1]) == (
+        "inconclusive: no scripted player was met, so strength was not measured: rematch exploit RUN trains "
+        "best responses")
+    other = [row(0), row(1000) | {"table": [match_row("pursuer", "other", 0.5)]}]
+    assert verdict(other) == "inconclusive: the first and the newest evaluation share no scripted opponent"
     assert verdict(bare, matrix(progress(12), roles=("player",))).startswith(
         "improving: the newest policies score 0.9")
     assert verdict(bare, matrix([[0.5] * 9] * 9)).startswith("inconclusive")

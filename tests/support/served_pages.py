@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvicorn
 
 from rematch.web import server
@@ -83,3 +84,10 @@ def serving(root: Path) -> Iterator[int]:
     finally:
         running.should_exit = True
         thread.join(10)
+
+
+@pytest.fixture
+def client(root: Path) -> Iterator[Client]:
+    """A client of a server of the runs in the folder of the fixture `root`."""
+    with serving(root) as port:
+        yield Client(port)

@@ -15,23 +15,9 @@ from typing import Any
 
 import doctor
 import pytest
+from support.fake_programs import GOOD, changed, program
 
 ROOT = Path(__file__).resolve().parents[2]
-
-GOOD = doctor.Python("python3", (3, 12, 1), prefix="/usr", executable="/usr/bin/python3", headers=True)
-
-
-def changed(python: Any, **fields: Any) -> Any:
-    return doctor.Python(**{**vars(python), **fields})
-
-
-def program(folder: Path, name: str, text: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
-    path.write_text("#!/bin/sh\n" + text + "\n")
-    path.chmod(0o755)
-    return path
-
 
 def fake_python(folder: Path, name: str, **fields: Any) -> None:
     """A command that answers PROBE like an interpreter with these fields."""

@@ -17,25 +17,11 @@ import prepare
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.fake_programs import GOOD, changed, program
 
 ROOT = Path(__file__).resolve().parents[2]
 
 ODD = "a b 'c \"d"  # a folder name with spaces and both kinds of quotes
-GOOD = doctor.Python("python3", (3, 12, 1), prefix="/usr", executable="/usr/bin/python3", headers=True)
-
-
-def changed(python: Any, **fields: Any) -> Any:
-    return doctor.Python(**{**vars(python), **fields})
-
-
-def program(folder: Path, name: str, text: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
-    path.write_text("#!/bin/sh\n" + text + "\n")
-    path.chmod(0o755)
-    return path
-
-
 # --- the plan for .venv ----------------------------------------------------------------------------
 
 FINISHED = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.trainers import start_run
+from support.user_network import NETWORK
 
 import rematch
 from rematch.cli import main
@@ -21,16 +22,6 @@ from rematch.web.run_data import RunData
 
 EXAMPLES = Path(rematch.__file__).parents[1] / "examples"
 MARK = "\nimport pathlib\npathlib.Path(__file__).with_suffix('.imported').touch()\n"
-NETWORK = """
-import torch
-class Net(torch.nn.Module):
-    def __init__(self, observation_size, action_size):
-        super().__init__()
-        self.policy = torch.nn.Linear(observation_size, action_size)
-        self.value = torch.nn.Linear(observation_size, 1)
-    def forward(self, observation):
-        return self.policy(observation), self.value(observation)[:, 0]
-"""
 SMALL: dict[str, Any] = {
     "games": 8, "steps": 8, "total_steps": 8 * 8 * 2, "save_every": 1, "evaluation.games": 2,
     "evaluation.opponents": ["random"], "world.max_steps": 20, "world.prep_steps": 0,

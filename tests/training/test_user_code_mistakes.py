@@ -76,6 +76,21 @@ MISTAKES = {
                                r"\(mine.py line 31, in __init__\)"),
     "component: request": ("stop_at_entropy.py", STOP, "else []", 'else ["stop"]',
                            "stop_at_entropy failed in requests: ValueError: 'stop' is not a valid Request"),
+    "term: ends Python": ("novelty_by_hash.py", TERM, "from dataclasses", "quit()\nfrom dataclasses",
+                          r"HashNovelty: cannot be imported: SystemExit: None \(mine.py line 8, in <module>"),
+    "component: ends Python": ("stop_at_entropy.py", STOP, 'return {"count": float', "quit() or {1: float",
+                               r"stop_at_entropy failed in metrics: SystemExit: None \(mine.py line 4\d, in"),
+    "component: check": ("stop_at_entropy.py", STOP, "    def after_update", "    @classmethod\n"
+                         "    def check(cls, config, setup): cls.nothing\n\n    def after_update",
+                         r"component stop_at_entropy failed in check: AttributeError: .* in check\)"),
+    "component: memory": ("stop_at_entropy.py", STOP, "    def after_update", "    @classmethod\n"
+                          "    def memory_bytes(cls, config, setup): cls.nothing\n\n    def after_update",
+                          r"component stop_at_entropy failed in memory_bytes: AttributeError: .*\(mine.py "),
+    "component: connect": ("stop_at_entropy.py", STOP, "    def after_update",
+                           "    def connect(self): self.nothing\n\n    def after_update",
+                           r"component stop_at_entropy failed in connect: AttributeError: .*, in connect\)"),
+    "component: type of the state": ("stop_at_entropy.py", STOP, '"count": self.count}', '"count": object()}',
+                                     "state/stop_at_entropy/count is of type object; expected arrays"),
     "network: constructor": ("wide_network.py", NET, "action_size: int)", "action_size: int, width)",
                              r"network.module = mine.py:Net: .*TypeError: .* 'width'"),
     "network: forward": ("wide_network.py", NET, ", self.value(features)[:, 0]", "",
@@ -128,7 +143,21 @@ def test_state_that_cannot_be_loaded_names_file_and_line(
     assert main.main(["train", "quick", *SMALL, *TERM, "--name", "mine", "--max-minutes", "0.0001"]) == 0
     user_code.allow_everything()
     assert main.main(["resume", "mine"]) == 2
-    assert "(mine.py line 42, in load_state_dict)" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "rematch: component hash_novelty failed in load_state_dict: KeyError: 'tables'" in error
+    assert "(mine.py line 42, in load_state_dict)" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("hook", ["shrink", "evidence"])
+def test_check_names_component_and_hook(hook: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (EXAMPLES / "stop_at_entropy.py").read_text()
+    first = {"shrink": "    @classmethod\n    def shrink(cls, config, small): cls.nothing\n\n",
+             "evidence": ""}[hook]  # fmt: skip
+    text = text.replace("{len(record.metrics)}", "{self.nothing}") if hook == "evidence" else text
+    (folder / "mine.py").write_text(text.replace("    def after_update", f"{first}    def after_update"))
+    assert main.main(["check", "quick", *SMALL, *STOP]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and f"component stop_at_entropy failed in {hook}: AttributeError" in error
 
 
 def test_run_is_found_from_another_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.single_seat_worlds import SIZES
 from support.trainers import resume_run, start_run
+from support.user_network import NETWORK
 
 import rematch
 from rematch.agents.learners import dqn
@@ -202,18 +203,6 @@ def test_component_that_raises_is_named_and_the_run_can_be_resumed(
         assert main.main(["resume", "runs/mine"]) == 2
         assert "runs/mine: changed since the checkpoint was saved: faulty.py;" in capsys.readouterr().err
         assert main.main(["resume", "runs/mine", "--other-machine"]) == 0
-
-
-NETWORK = """
-import torch
-class Net(torch.nn.Module):
-    def __init__(self, observation_size, action_size):
-        super().__init__()
-        self.policy = torch.nn.Linear(observation_size, action_size)
-        self.value = torch.nn.Linear(observation_size, 1)
-    def forward(self, observation):
-        return self.policy(observation), self.value(observation)[:, 0]
-"""
 
 
 @pytest.mark.parametrize("edited", ["term.py", "net.py", "stop.py"])

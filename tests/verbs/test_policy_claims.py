@@ -37,6 +37,14 @@ def test_diff_of_a_run_with_itself_finds_nothing(workdir: Path, succeed: Runner)
     assert files(workdir) == before
 
 
+def test_diff_names_a_damaged_line(workdir: Path, refused: Runner) -> None:
+    path = workdir / "runs/done/metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b'{"iteration": "x"\n', *lines[2:]]))
+    error = refused("diff", "done", "done", "--games", "2")
+    assert "runs/done/metrics.jsonl: line 2 is damaged; expected a row of metrics" in error
+
+
 def test_diff_shows_settings_and_finds_the_stronger_agent(workdir: Path, succeed: Runner) -> None:
     """A pursuer that was not trained against one that is a copy of it but for a setting of the learner."""
     rematch.fork("done@1", {"ppo.lr": 0.05}, folder="runs/fork")

@@ -149,7 +149,7 @@ def test_list_names_missing_settings(tmp_path: Path) -> None:
     (tmp_path / "half").mkdir()
     (tmp_path / "half/config.yaml").write_text("game: pursuit\ngames: 8\nste")
     (run,) = list_runs(tmp_path)
-    assert run.world == "pursuit" and "it has no steps and no total_steps" in run.problem
+    assert run.world == "pursuit" and "it lacks steps, total_steps" in run.problem
 
 
 def test_list_of_an_empty_folder_says_how_to_start(

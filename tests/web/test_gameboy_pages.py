@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from support import gameboy_worlds, savestate_runs, single_seat_worlds
 from support.patience import wait_until
-from support.served_pages import Client, serving
+from support.served_pages import Client, client
 
 from rematch.agents.learners import dqn
 from rematch.storage.run_folder import Run
@@ -23,6 +22,7 @@ from rematch.web.worlds import gameboy as page
 from rematch.web.worlds import gameboy_map, gameboy_play
 from rematch.worlds.gameboy.savestates import unpack
 
+__all__ = ["client"]
 gameboy_worlds.need_pyboy()
 CLIENT, OTHER = "0" * 32, "1" * 32
 
@@ -42,12 +42,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(tmp_path: Path, trained: Path) -> Path:
     shutil.copytree(trained, tmp_path / "runs/walk")
     return tmp_path / "runs"
-
-
-@pytest.fixture
-def client(root: Path) -> Iterator[Client]:
-    with serving(root) as port:
-        yield Client(port)
 
 
 def base(root: Path) -> str:

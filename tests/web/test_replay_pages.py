@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 from support.patience import PATIENCE, wait_until
 from support.recorded_games import recorded
-from support.served_pages import Client, serving
+from support.served_pages import Client, client
 from support.tiny_run import SMALL
 
 import rematch
@@ -31,6 +30,7 @@ from rematch.worlds.lattice.config import Config
 from rematch.worlds.lattice.exploitability import evaluate_exactly
 from rematch.worlds.lattice.optimal_player import OptimalPlayer
 
+__all__ = ["client"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 BOARD = {"games": 8, "steps": 4, "total_steps": 64, "save_every": 1, "evaluation.games": 4, "world.n": 4,
          "world.block": 0, "world.horizon": 4, "network.hidden": [8]}  # fmt: skip
@@ -48,12 +48,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(tmp_path: Path, trained: Path) -> Path:
     shutil.copytree(trained, tmp_path / "runs")
     return tmp_path / "runs"
-
-
-@pytest.fixture
-def client(root: Path) -> Iterator[Client]:
-    with serving(root) as port:
-        yield Client(port)
 
 
 def base(root: Path, name: str, world: str) -> str:

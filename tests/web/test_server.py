@@ -12,7 +12,6 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 import uvicorn
 from support.commands import environment
 from support.patience import PATIENCE
-from support.served_pages import TOKEN, Client, serving
+from support.served_pages import TOKEN, Client, client
 from support.tiny_run import SMALL, flags
 
 import rematch
@@ -31,6 +30,7 @@ from rematch.web import server
 from rematch.web.metric_columns import POINTS
 from rematch.web.run_data import RunData, curves
 
+__all__ = ["client"]
 pytestmark = pytest.mark.usefixtures("blank_pictures")
 
 
@@ -45,12 +45,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(tmp_path: Path, trained: Path) -> Path:
     shutil.copytree(trained, tmp_path / "runs/one")
     return tmp_path / "runs"
-
-
-@pytest.fixture
-def client(root: Path) -> Iterator[Client]:
-    with serving(root) as port:
-        yield Client(port)
 
 
 # --- what it shows -----------------------------------------------------------------------------------------

@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rematch
 from rematch.cli import main
+from rematch.core.spec import Actions, Field, Role, Spec
 from rematch.core.system import user_code
 from rematch.worlds import registry
+from rematch.worlds.numpy_world import NumpyGame, NumpyWorld
 
 EXAMPLE = Path(rematch.__file__).parents[1] / "examples/tic_tac_toe.py"
 SMALL = ["--games", "4", "--steps", "9", "--total_steps", "72", "--network.hidden", "8",
          "--evaluation.games", "4"]  # fmt: skip
 
+
+@dataclass(frozen=True, kw_only=True)
+class NoSettings:
+    """A game without settings."""
+
+
+class TwoRoles(NumpyWorld):
+    """Two roles with a seat each."""
+
+    @classmethod
+    def make_spec(cls, config: Any) -> Spec:
+        fields, actions = (Field(name="now", columns=("x",)),), Actions(kind="discrete", names=("a", "b"))
+        roles = {name: Role(name=name, fields=fields, actions=actions, seats=(seat,))
+                 for seat, name in enumerate(("first", "second"))}
+        return Spec(world="two", roles=roles)
+
+
 # What a newcomer does wrong: text of the example, its replacement, and the line that says so.
 MISTAKES = {
+    "ends Python": ("        games, turn = np", "        quit()\n        games, turn = np",
+                    r"SystemExit: None \(game.py line \d+, in apply_actions\)"),
+    "no list": ('return [("board", "i1", 9), ("turn", "i1")]', 'return {"board": 9}',
+                r"layout of TicTacToe returned {'board': 9}: expected a list of \(name, type\) or"),
     "no method": ("def write_observations(self", "def write_observation(self",
                   "class TicTacToe has no method write_observations: it defines what each seat observes"),
     "no legal move": ("(board == 0)[:, None]", "(board == 7)[:, None]", "is to move and has no legal action"),
@@ -52,7 +78,7 @@ MISTAKES = {
     "not masked": ("masked = True", "masked = False", "set masked = True in its class"),
     "parameters": ("def reset_games(self, rows, uniform)", "def reset_games(self, rows)",
                    "game: TypeError: TicTacToe.reset_games.. takes 2 positional arguments but 3 were given"),
-    "layout": ('"i1", 9)', '"i9", 9)', "game: TypeError: data type 'i9' not understood"),
+    "layout": ('"i1", 9)', '"i9", 9)', r"layout of TicTacToe returned .*; data type 'i9' not understood"),
     "spec raises": ("columns=CELLS, low", "columns=CELL, low",
                     r"NameError: name 'CELL' is not defined \(game.py line 30, in make_spec\)"),
     "class": ("GAME = NumpyGame(", "GAME = TicTacToe  # (", "an object .*, found the class TicTacToe"),
@@ -145,7 +171,36 @@ def test_game_without_bots_trains_and_says_that_it_has_no_opponents(
     assert text.count(', bots={"player": {"centre": centre}}') == 1
     (folder / "game.py").write_text(text.replace(', bots={"player": {"centre": centre}}', ""))
     assert main.main(["train", "./game.py", *SMALL, "--name", "mine"]) == 0
-    assert "No matches against scripted opponents were played." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "No matches against scripted opponents were played." in out and "2 iterations of 4 games" in out
+    assert "INCONCLUSIVE: no scripted player was met, so strength was not measured: rematch exploit" in out
+
+
+def test_game_without_bots_is_played_against_a_run_only(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = EXAMPLE.read_text()
+    (folder / "game.py").write_text(text.replace(', bots={"player": {"centre": centre}}', ""))
+    assert main.main(["train", "./game.py", *SMALL, "--name", "mine"]) == 0
+    capsys.readouterr()
+    assert main.main(["play", "./game.py"]) == 2
+    assert "has no scripted player of the role player; expected --against with" in capsys.readouterr().err
+    user_code.allow_everything()
+    assert main.main(["status", "mine"]) == 0
+    assert re.search(r"\n2 +- +- +- +72\n", capsys.readouterr().out), "no mean score"
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+    assert main.main(["play", "mine"]) == 0
+    assert main.main(["eval", "./game.py", "--players", "mine,mine", "--games", "2"]) == 0
+    assert main.main(["eval", "./game.py", "--players", "mine", "--games", "2"]) == 2
+    assert "has no scripted players to play against; expected two names" in capsys.readouterr().err
+    assert main.main(["eval", "./game.py", "--players", "nobody,mine", "--games", "2"]) == 2
+    assert "no player called 'nobody': expected one of a run, a .safetensors file" in capsys.readouterr().err
+
+
+def test_roles_of_a_game_without_bots_are_those_of_its_rules() -> None:
+    """A run of alternating phases has phases of all roles."""
+    game = NumpyGame("two", TwoRoles, NoSettings)
+    assert game.role_count(NoSettings()) == 2 and list(game.bot_names("second")) == []
 
 
 def test_recipe_that_names_a_game_by_a_relative_path(

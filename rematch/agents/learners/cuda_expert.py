@@ -183,10 +183,10 @@ class CudaExpert(ExpertIteration):
         c, number = self.config, torch.arange(len(states), device=self.device)
         positions = (states, number, None)
         if self.playouts == "bot" and c.plies < 0:
-            found: Tensor = self.search.action_values(positions, c.completions, rng_key)
-            return found
+            values: Tensor = self.search.action_values(positions, c.completions, rng_key)
+            return values
         budget = (c.completions, c.plies)
         if self.playouts == "bot":
             players = torch.full_like(players, self.search.playout_bot)
-        found = self.search.policy_values(positions, budget, rng_key, players, self.network)
-        return found
+        values = self.search.policy_values(positions, budget, rng_key, players, self.network)
+        return values

@@ -298,12 +298,12 @@ class ExpertIteration(Learner):
         budget = (c.completions, c.plies)
 
         def search(part: NDArray[np.int32]) -> NDArray[np.float64]:
-            found: NDArray[np.float64]
+            values: NDArray[np.float64]
             if self.playouts == "bot":
-                found = self.scratch.leaf_values(part, budget, rng_key, None, self._leaf_values)
+                values = self.scratch.leaf_values(part, budget, rng_key, None, self._leaf_values)
             else:
-                found = self.scratch.policy_values(part, budget, rng_key, players[part], self._play)
-            return found
+                values = self.scratch.policy_values(part, budget, rng_key, players[part], self._play)
+            return values
 
         parts = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
         with ThreadPoolExecutor(self.threads) as pool:

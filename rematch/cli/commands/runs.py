@@ -28,7 +28,7 @@ COMMAND = Command(
     details="""FOLDER is runs/ by default. The run that was written to last comes first; a sweep is one
         line, and `rematch runs SWEEP` lists its runs. States: running; stopped (on request, can be
         resumed); killed (its process ended without saving, can be resumed); failed (an update was not
-        finite); finished.""",
+        finite, or code raised an exception); finished.""",
     options=(JSON,),
     examples=(
         ("rematch runs", "the runs in runs/"),

@@ -244,17 +244,17 @@ class Program:
 
 def source_files(file: Path, folders: Sequence[Path]) -> list[Path]:
     """A file and all files of ours that it includes."""
-    found: list[Path] = []
+    files: list[Path] = []
     waiting = [file]
     while waiting:
         path = waiting.pop()
-        if path in found:
+        if path in files:
             continue
-        found.append(path)
+        files.append(path)
         for name in INCLUDE.findall(path.read_bytes()):
             places = [(folder / name.decode()).resolve() for folder in (path.parent, *folders)]
             waiting += [place for place in places if place.is_file()][:1]
-    return sorted(found)
+    return sorted(files)
 
 
 @cache

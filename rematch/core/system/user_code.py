@@ -100,7 +100,7 @@ def _load(reference: str, setting: str) -> Any:
         loaded = _import(reference, setting)
     except ConfigError:
         raise
-    except Exception as error:  # the imported code may raise any exception
+    except (Exception, SystemExit) as error:  # the imported code may raise any exception, or call sys.exit
         raise ConfigError(f"{setting} = {reference}: cannot be imported: {described(error)}") from error
     module_name = reference.rpartition(":")[0] or loaded.__module__  # an entry point names no module
     if not module_name.endswith(".py"):  # `load_file` records files
@@ -203,7 +203,8 @@ def _place(error: BaseException) -> str:
     folders = {path.parent for path in _digests}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename).resolve()
-        if path in _digests or (path.parent in folders and PACKAGE not in path.parents):
+        beside = path.parent in folders and PACKAGE not in path.parents and not frame.filename.startswith("<")
+        if path in _digests or beside:
             return f"{path.name} line {frame.lineno}, in {frame.name}"
     return ""
 
@@ -220,7 +221,7 @@ def one_line_errors() -> Iterator[None]:
         yield
     except (ConfigError, OSError, MemoryError):
         raise  # these have clear messages
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not raised_by_user(error):
             raise
         raise UserCodeError(described(error)) from error

@@ -32,7 +32,7 @@ from rematch.rollout.cuda_rollout import DEVICE, on_device
 from rematch.worlds.cuda_world import CudaWorld
 from rematch.worlds.game import Game
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 MAX_STEPS = (1 << 31) - 1  # of a game
 CHUNK = 25  # steps between two looks at whether all games have ended
 FLOAT_THREADS, FLOAT_ROWS, MAX_ROLES = 128, 32, 4  # of act_float.h and matches.cu
@@ -141,7 +141,7 @@ class MatchTable:
             self.arrays[f"mask.{name}"] = self.world.mask.get(name)
         self.step = torch.zeros(1, dtype=torch.int64, device=DEVICE)
         self.failure = torch.zeros(2, dtype=torch.int32, device=DEVICE)
-        program = cuda.Program(HERE / "matches.cu", {}, include=(HERE.parents[1] / "worlds/native",))
+        program = cuda.Program(FOLDER / "matches.cu", {}, include=(FOLDER.parents[1] / "worlds/native",))
         self.record_kernel, self.count_kernel = program.kernel("record_step"), program.kernel("count_step")
         self.steps = on_device(np.array([self._step_pointers(m) for m in range(self.matches)], np.uint64))
         self.graphs: dict[Any, Any] = {}  # kinds of the seated networks -> graph of CHUNK steps

@@ -27,6 +27,7 @@ class LineReader:
 
     def __init__(self, path: Path) -> None:
         self.path, self.offset = path, 0
+        self.damaged = 0  # lines that were no row
 
     def rows(self) -> list[Row]:
         """Whole rows since the last call, at most CHUNK bytes; a file that has shrunk is read again."""
@@ -52,10 +53,13 @@ class LineReader:
         self.offset += len(whole) + 1
         rows = []
         for line in whole.split(b"\n"):
+            row: Any = None
             with suppress(ValueError):
                 row = untrusted_folder.loads(line)
-                if isinstance(row, dict):
-                    rows.append(row)
+            if isinstance(row, dict):
+                rows.append(row)
+            else:
+                self.damaged += 1
         return rows
 
 
@@ -76,6 +80,11 @@ class RunTail:
     def running(self) -> bool:
         """Whether a process trains the run."""
         return bool(lock_holder(self.folder))
+
+    @property
+    def damaged(self) -> int:
+        """Lines of metrics.jsonl that could not be read."""
+        return self._metrics.damaged
 
     def metrics(self) -> list[Row]:
         """New rows of metrics.jsonl, each iteration once; empty at the end."""

@@ -85,7 +85,8 @@ class Teaching:
 
 def teachings(config: ImitationConfig, setup: Setup) -> dict[str, Teaching]:
     """role -> what it imitates; ConfigError for names that the game does not have."""
-    roles, bots = list(setup.spec.roles), setup.game.bots
+    roles = list(setup.spec.roles)
+    bots = {role: setup.game.bot_names(role) for role in roles}
     defaults: dict[str, str] = {}
     against: dict[str, dict[str, str]] = {role: {} for role in roles}
     for entry in config.teachers:
@@ -132,7 +133,7 @@ class Decisions:
 
 def opponents_of(role: str, setup: Setup) -> list[str]:
     """The scripted players of a role that learners meet: those of the league, by default all of the game."""
-    every = setup.game.bots[role]
+    every = setup.game.bot_names(role)
     return [name for name in every if name in setup.config.league.bots] or list(every)
 
 
@@ -162,14 +163,14 @@ class ImitationGames:
             return SeatedPlayers({seat: player}, {seat: seed}, rng.IMITATION)
 
         for seat in range(spec.seats):
-            role, mine = spec.role_of(seat).name, self.learns[:, seat]
+            role, learner_mask = spec.role_of(seat).name, self.learns[:, seat]
             opponents = names[:, (seat + 1) % spec.seats]
             taught_by = np.array([self.teachings[role].teacher(name) for name in opponents], object)
-            for chairs, players, where in ((self.bots, names[:, seat], ~mine),
-                                           (self.teachers, taught_by, mine)):
+            for chairs, players, where in ((self.bots, names[:, seat], ~learner_mask),
+                                           (self.teachers, taught_by, learner_mask)):
                 for name in dict.fromkeys(players[where]):
                     chairs.append((seated(setup.game.bot(name, role), seat), where & (players == name)))
-            self.students.append((seated(policies[role], seat), mine))
+            self.students.append((seated(policies[role], seat), learner_mask))
 
     def play(self, steps: int, by_teachers: bool) -> dict[str, Decisions]:
         """Play on for some steps; role -> its learners' decisions with the teachers' actions."""
@@ -185,8 +186,8 @@ class ImitationGames:
             for name, decisions in played.items():
                 seats = list(decisions.role.seats)
                 if by_teachers:
-                    mine = self.learns[:, seats]
-                    actions[name][mine] = labels[name][mine]
+                    learner_mask = self.learns[:, seats]
+                    actions[name][learner_mask] = labels[name][learner_mask]
                 self._record(decisions, labels[name])
             view = world.step(actions)
             ended = view.ended != RUNNING

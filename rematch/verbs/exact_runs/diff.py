@@ -9,7 +9,7 @@ from typing import Any
 
 from rematch import api
 from rematch.core import config as settings
-from rematch.core.errors import ConfigError
+from rematch.core.errors import ConfigError, RunError
 from rematch.core.player import Player
 from rematch.core.run_config import Config
 from rematch.core.spec import Spec
@@ -44,7 +44,7 @@ class Side:
     players: Mapping[str, Player]
     step: int | None
     history: Sequence[dict[str, Any]] = ()
-    metrics: Sequence[bytes] = ()  # lines of metrics.jsonl
+    metrics: Sequence[bytes] = ()  # lines of metrics.jsonl, each a row
     origin: Sequence[str] = ()  # its lineage
 
 
@@ -162,9 +162,20 @@ def side(name: Path | str) -> Side:
 
 def _lines(folder: Path) -> list[bytes]:
     try:
-        return untrusted_folder.read(folder, METRICS_FILE).splitlines()
+        lines = untrusted_folder.read(folder, METRICS_FILE).splitlines()
     except untrusted_folder.Unreadable:
         return []
+    for index, line in enumerate(lines):
+        if not _is_row(line):
+            raise RunError(f"{folder / METRICS_FILE}: line {index + 1} is damaged; expected a row of metrics")
+    return lines
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        return isinstance(untrusted_folder.loads(line), dict)
+    except ValueError:
+        return False
 
 
 def different_settings(one: Side, two: Side) -> list[dict[str, Any]]:

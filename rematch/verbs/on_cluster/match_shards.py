@@ -82,8 +82,8 @@ class MatchActor:
         with loaded_players(setup):
             set_greedy(setup)
         self.board, self.game, self.players = setup.board, setup.game, {}
-        for key, here in zip(stored_texts(tree, "keys"), player_keys(setup.shared_role, names)):
-            self.players[key] = setup.players[here]
+        for key, local_key in zip(stored_texts(tree, "keys"), player_keys(setup.shared_role, names)):
+            self.players[key] = setup.players[local_key]
 
     def play(self, shared: None, message: bytes) -> bytes:
         try:

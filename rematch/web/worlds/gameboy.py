@@ -53,13 +53,14 @@ def overview(data: RunData, request: Request) -> Json:
         "replays": stored_entries(WORLD, data, folder),
     }  # fmt: skip
     try:
-        found: StoredMap = data.cached_file(folder / FILE, partial(read_map, folder))
+        stored_map: StoredMap = data.cached_file(folder / FILE, partial(read_map, folder))
     except Unreadable as error:
         return out | {"problem": str(error)}
     for entry in out["savestates"]:
-        entry["place"] = found.places.get(entry["id"])
-    games = [shown_game(number, game) for number, game in enumerate(found.games)]
-    return out | {"step": found.step, "maps": found.maps, "games": games, "frontier": found.frontier}
+        entry["place"] = stored_map.places.get(entry["id"])
+    games = [shown_game(number, game) for number, game in enumerate(stored_map.games)]
+    facts = {"step": stored_map.step, "maps": stored_map.maps, "frontier": stored_map.frontier}
+    return out | facts | {"games": games}
 
 
 def shown_game(number: int, game: StoredGame) -> Json:

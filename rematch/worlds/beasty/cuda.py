@@ -12,7 +12,7 @@ from . import native
 from .bots import ScriptedPlayer
 from .config import Config
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 def rules_of(config: Config) -> list[tuple[Any, str]]:
@@ -39,8 +39,8 @@ def _search(config: Config) -> Any:
 
 
 CUDA = Cuda(
-    source=HERE / "kernels.cu",
-    include=(HERE, HERE.parent / "native"),
+    source=FOLDER / "kernels.cu",
+    include=(FOLDER, FOLDER.parent / "native"),
     rules=rules_of,
     batch=_batch,
     bot_number=_bot_number,

@@ -25,7 +25,7 @@ from .bots import PLAYOUT_BOT
 from .config import ACTIONS, SPECIES, Config
 from .cuda import rules_of
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 THREADS = 128  # of a block
 BOT_PLAYOUTS, POLICY_PLAYOUTS = 1 << 23, 1 << 20  # at a time
 POINTERS = ("games", "number", "candidates", "count", "turns", "row", "rank", "value", "score", "players",
@@ -48,7 +48,7 @@ class CudaSearch:
 
     def __init__(self, config: Config) -> None:
         values = ", ".join(cuda_world.c_number(value, c_type) for value, c_type in rules_of(config))
-        program = Program(HERE / "search.cu", {}, include=(HERE, HERE.parent / "native"), exact=True,
+        program = Program(FOLDER / "search.cu", {}, include=(FOLDER, FOLDER.parent / "native"), exact=True,
                           text=f"#define RULES {{{values}}}")  # fmt: skip
         self.kernels = {name: program.kernel(name) for name in KERNELS}
         self.device, self.seats = cuda_world.DEVICE, config.players

@@ -51,10 +51,10 @@ def play_settings() -> Any:
     from .config import Config
 
     types = typing.get_type_hints(Config)
-    kept = [field for field in dataclasses.fields(Config) if field.name not in NO_EFFECT]
-    defaults = {field.name: field.default for field in kept} | {"max_steps": MOST_STEPS}
+    fields = [field for field in dataclasses.fields(Config) if field.name not in NO_EFFECT]
+    defaults = {field.name: field.default for field in fields} | {"max_steps": MOST_STEPS}
     rules = [(field.name, types[field.name],
-              dataclasses.field(default=defaults[field.name], metadata=field.metadata)) for field in kept]
+              dataclasses.field(default=defaults[field.name], metadata=field.metadata)) for field in fields]
     terminal = knob(False, "draw in the terminal also where a window could be opened")
     made = dataclasses.make_dataclass("PlaySettings", [("terminal", bool, terminal), *rules], frozen=True)
     return made()

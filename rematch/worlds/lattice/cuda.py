@@ -12,7 +12,7 @@ from . import native
 from .bots import BOT_NAMES, ScriptedPlayer
 from .config import Config
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 TABLES = ("move", "image", "frame", "place", "square", "pair", "nearer")  # the arrays of `Tables` in rules.h
 
 
@@ -35,8 +35,8 @@ def _table(name: str) -> Any:
 
 
 CUDA = Cuda(
-    source=HERE / "kernels.cu",
-    include=(HERE, HERE.parent / "native"),
+    source=FOLDER / "kernels.cu",
+    include=(FOLDER, FOLDER.parent / "native"),
     rules=_rules,
     batch=_batch,
     bot_number=_bot_number,

@@ -13,7 +13,7 @@ from .bots import ScriptedPlayer
 from .config import Config, struct_values
 from .observations import ROLES
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 GAMES_PER_BLOCK = 64  # of worlds/cuda_world.py
 
 
@@ -45,8 +45,8 @@ def _bot_number(player: Player) -> int | None:
 
 
 CUDA = Cuda(
-    source=HERE / "kernels.cu",
-    include=(HERE, HERE.parent / "native"),
+    source=FOLDER / "kernels.cu",
+    include=(FOLDER, FOLDER.parent / "native"),
     rules=_rules,
     batch=_batch,
     bot_number=_bot_number,

@@ -17,8 +17,10 @@ from rematch.cli import main
 from rematch.core.errors import ConfigError
 from rematch.reporting.exporters import curves as module
 from rematch.reporting.exporters import log_writers
+from rematch.reporting.exporters.run_tail import RunTail
 from rematch.reporting.exporters.scalars import evaluation_scalars, metric_scalars
 from rematch.storage.run_folder import Run
+from rematch.verbs.export import CopiedCurves
 
 EVALUATION = {
     "iteration": 2, "step": 64, "gap": 0.2, "verdict": "balanced\x1b[2J but weak",
@@ -74,6 +76,15 @@ def test_every_number_is_in_the_event_file(run: Path, tmp_path: Path) -> None:
     curves(run, "tensorboard", out=tmp_path / "out")  # replaces its own file
     assert len(list((tmp_path / "out" / "mine").iterdir())) == 1
     assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+
+
+def test_damaged_lines_are_counted(run: Path) -> None:
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join([lines[0], '{"iteration": "x"\n', *lines[2:]]))
+    tail = RunTail(run)
+    assert len(tail.metrics()) == 2 and tail.damaged == 1
+    text = str(CopiedCurves(2, 1, "show it", tail.damaged))
+    assert text.startswith("PROBLEM: 1 line of metrics.jsonl could not be read\n2 iterations and 1 eval")
 
 
 def test_foreign_event_files_stay(run: Path, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ export function graph(title, series, length) {
   const cursor = element("line", {class: "cursor", x1: pad, x2: pad, y1: 0, y2: height});
   svg.append(cursor);
   const numbers = known.map((one) => h("span", {class: `key ${one.colour}`}, ""));
-  const node = h("figure", {class: "graph"}, h("figcaption", {}, h("span", {}, title), ...numbers), svg);
+  const node = h("figure", {class: "graph"}, h("figcaption", {}, h("span", {}, title), ...numbers, h("span", {class: "span"}, `${low.toFixed(2)} to ${high.toFixed(2)}`)), svg);
   return {node, show(step) {
     cursor.setAttribute("x1", x(step));
     cursor.setAttribute("x2", x(step));

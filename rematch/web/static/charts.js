@@ -45,7 +45,7 @@ function options(unit, range) {
   const axis = {stroke: colour("--faint"), font: FONT, labelFont: FONT, labelSize: 18, grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line"), size: 4}};
   return {
     height: HEIGHT, scales: {x: {time: false}, y: range ? {range} : {}},
-    axes: [{...axis, label: STEPS, size: 30, values: (_, ticks) => ticks.map(tick)}, {...axis, label: unit, size: 52, values: (_, ticks) => ticks.map(tick)}],
+    axes: [{...axis, label: STEPS, size: 30, values: (_, ticks) => ticks.map(tick)}, {...axis, label: unit, size: (_, texts) => Math.max(34, 14 + 7 * Math.max(0, ...(texts ?? []).map((text) => text.length))), values: (_, ticks) => ticks.map(tick)}],
     legend: {live: true, markers: {fill: (plot, i) => plot.series[i].stroke(plot, i)}}, cursor: {points: {size: 6}}, hooks: {draw: [singleIntervals]},
   };
 }

@@ -176,7 +176,8 @@ def test_user_plays_a_whole_game_by_keyboard_and_sees_its_replay(
     browser: Any, root: Path, name: str, world: str
 ) -> None:
     open_page(browser, root, name, world)
-    play = "[...document.querySelectorAll('section')].find((one) => one.querySelector('h2')?.textContent === 'Play yourself')"
+    play = ("[...document.querySelectorAll('section')]"
+            ".find((one) => one.querySelector('h2')?.textContent === 'Play yourself')")
     browser.execute_script(f"const s = {play}; s.querySelector('select').value = 'evader';"
                            f"{play}.querySelector('button').click()")
     wait(browser, "document.querySelector('.held-buttons') !== null", 60)

@@ -26,7 +26,7 @@ export async function runPage(view, id, pages) {
       run.speed === null ? "" : `, ${short(Math.round(run.speed))} steps/s, ${left(run.seconds_left)}`, ", written ", ago(run.age)),
     h("div", {class: "overview", key: "overview"}, h("div", {key: "words"},
       h("p", {class: "verdict"}, unbroken(run.verdict)),
-      ...pages.filter((page) => page.world === run.world).map((page) => h("p", {class: "links", key: "links"}, h("a", {href: `#/run/${id}/${page.world}`}, page.title))),
+      worldLink(pages, run),
       run.command ? h("p", {key: "command"}, "Continue with: ", h("code", {}, run.command)) : null,
       ...run.lineage.map((text) => h("p", {}, "Lineage: ", text)),
       ...run.problems.map((text) => h("p", {class: "problem", key: "problem"}, text)),
@@ -41,6 +41,12 @@ export async function runPage(view, id, pages) {
   const pane = view.querySelector(".log");
   if (atEnd) requestAnimationFrame(() => { pane.scrollTop = pane.scrollHeight; });  // the newest lines, once they are on the page
   return run.name;
+}
+
+/** The link to the page of the run's world, or to the page of every world without one of its own. */
+function worldLink(pages, run) {
+  const page = pages.find((one) => one.world === run.world) ?? pages.find((one) => one.world === "other");
+  return run.world === "-" ? null : h("p", {class: "links", key: "links"}, h("a", {href: `#/run/${run.id}/${page.world}`}, page.title));
 }
 
 /** The newest films; a click shows one in its full size. */

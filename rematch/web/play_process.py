@@ -55,7 +55,7 @@ def checked(actions: Actions, value: Any) -> Any:
         if type(value) is int and 0 <= value < actions.size:
             return np.int32(value)
         raise ConfigError(f"action: expected a whole number from 0 to {actions.size - 1}")
-    numbers = value if isinstance(value, list) and len(value) == actions.size else [None]
+    numbers: list[Any] = value if isinstance(value, list) and len(value) == actions.size else [None]
     if all(type(number) in (int, float) and -1 <= number <= 1 for number in numbers):
         return np.array(numbers, np.float32)
     raise ConfigError(f"action: expected {actions.size} numbers from -1 to 1")

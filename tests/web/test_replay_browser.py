@@ -230,7 +230,8 @@ def test_lattice_page_solves_the_board_and_plays_from_a_start(browser: Any, root
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
-@pytest.mark.parametrize(("name", "world"), [("sensors", "pursuit"), ("board", "lattice")])
+@pytest.mark.parametrize(
+    ("name", "world"), [("sensors", "pursuit"), ("board", "lattice"), ("board", "other")])
 def test_pages_are_accessible_and_fit(
     browser: Any, root: Path, scheme: str, width: int, name: str, world: str
 ) -> None:

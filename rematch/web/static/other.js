@@ -34,23 +34,30 @@ export async function page(main, {run}) {
 function showGame(theatre, scene) {
   const seats = scene.players.map((player, seat) => ({...player, seat, colour: seat < 2 ? `seat${seat}` : "plain"}));
   const text = scene.texts.length ? h("pre", {class: "log", tabindex: "0", "aria-label": "the game as text"}) : null;
-  const state = h("dl", {class: "state-list"});
+  const state = h("dl", {class: "state-list"}), observed = h("p", {class: "note observed"});
   const label = (one) => scene.players.length > 1 ? one.role : "";
   const line = (one, values) => ({label: label(one), values, colour: one.colour});
   const graphs = [
     graph("value", seats.flatMap((one) => scene.values[one.seat] ? [line(one, scene.values[one.seat])] : []), scene.length),
     ...scene.actions[0].names.flatMap((name, k) => scene.actions[0].kind === "discrete" ? [] : [graph(`action: ${name}`, seats.map((one) => line(one, scene.actions[one.seat].rows.map((row) => row[k]))), scene.length)]),
-    ...scene.columns[0].slice(0, MOST_GRAPHS).map((name, k) => graph(`observed: ${name}`, [line(seats[0], scene.observed[0].map((row) => row[k] ?? null))], scene.length)),
+    ...changing(scene).map(([name, values]) => graph(`observed: ${name}`, [line(seats[0], values)], scene.length)),
   ].filter((one) => one);
   const player = replayPlayer({length: scene.length, seconds: scene.seconds, draw(step) {
     if (text) text.textContent = scene.texts[step][scene.acting[step][0] ?? 0];
     graphs.forEach((one) => one.show(step));
+    const seat = scene.acting[step][0] ?? 0, numbers = scene.observed[seat][step];
+    observed.textContent = `${label(seats[seat])} observes ${scene.columns[seat].map((name, k) => `${name} ${numbers[k] ?? "–"}`).join(", ")}${scene.more[seat] ? `, and ${scene.more[seat]} more numbers` : ""}`.trim();
     show(state, ...seats.flatMap((one) => [h("dt", {}, scene.players.length > 1 ? `${one.role} (seat ${one.seat + 1})` : one.role), h("dd", {}, words(scene, one.seat, step))]));
   }});
-  show(theatre, h("p", {class: "caption"}, `${scene.title}: ${scene.caption}`), playerTable(scene), text, player.controls, state, h("div", {class: "graphs"}, ...graphs.map((one) => one.node)),
-    scene.more[0] ? h("p", {class: "note"}, `${scene.more[0]} more observed numbers are not shown.`) : null);
+  show(theatre, h("p", {class: "caption"}, `${scene.title}: ${scene.caption}`), playerTable(scene), text, player.controls, state, observed, h("div", {class: "graphs"}, ...graphs.map((one) => one.node)));
   player.show(0);
   return {close() { player.close(); }};
+}
+
+/** The first numbers that change in this game, as the first seat observes them: [[name, values]]. */
+function changing(scene) {
+  const columns = scene.columns[0].map((name, k) => [name, scene.observed[0].map((row) => row[k] ?? null)]);
+  return columns.filter(([, values]) => new Set(values).size > 1).slice(0, MOST_GRAPHS);
 }
 
 /** What a seat does at a step; a seat that is not to move waits. */

@@ -32,7 +32,7 @@ OTHER = "other"
 MOST_STEPS = 5_000
 MOST_COLUMNS = 32  # observed numbers of a seat that the page shows
 MOST_TEXT = 4_000  # characters of a state as text
-SECONDS = 0.2  # of a step, where the world does not say how fast its games are shown
+SECONDS, SECONDS_OF_A_TURN = 0.2, 1.0  # of a step, where the world does not say how fast its games are shown
 
 
 def overview(data: RunData, request: Request) -> Json:
@@ -72,11 +72,14 @@ def scene(replay: Replay) -> Json:
             observed[seat].append(observed_numbers(world, seat))
         if text is not None:
             texts.append([clean_lines(text(world, 0, seat)) for seat in seats])
-    speed = game.renderer.steps_per_second(playback.config) if game.renderer else 1 / SECONDS
+    turns = any(len(seat) < len(seats) for seat in acting)
+    seconds = SECONDS_OF_A_TURN if turns else SECONDS
+    if game.renderer:
+        seconds = 1 / game.renderer.steps_per_second(playback.config)
     columns = [[clean(name)[:60] for field in world.spec.role_of(seat).fields for name in field.columns]
                for seat in seats]  # fmt: skip
     return facts(replay) | {
-        "world": OTHER, "title": clean(registry.title(replay.world)), "seconds": 1 / speed, "acting": acting,
+        "world": OTHER, "title": clean(registry.title(replay.world)), "seconds": seconds, "acting": acting,
         "columns": [names[:MOST_COLUMNS] for names in columns], "observed": observed, "texts": texts,
         "more": [max(0, len(names) - MOST_COLUMNS) for names in columns],
         "actions": action_rows(replay, world.spec), "values": value_rows(replay), "probs": prob_rows(replay),

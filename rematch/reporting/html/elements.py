@@ -61,14 +61,14 @@ svg.map text { font: 13px system-ui, sans-serif; fill: var(--ink); }
 .early { fill: var(--c1); } .mid { fill: var(--c3); } .late { fill: var(--c0); }
 .t0, .t1, .t2, .t3, .t4 { fill: var(--soft); } .t0 { opacity: .16; } .t1 { opacity: .26; }
 .t2 { opacity: .38; } .t3 { opacity: .52; } .t4 { opacity: .68; }
-caption span { display: block; } figure { margin: 1rem 0; } figcaption { max-width: 46rem; }
+figure { margin: 1rem 0; } figcaption { max-width: 46rem; }
 .key { list-style: none; margin: .2rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1.2rem;
   font-size: .9rem; } .key svg { display: inline-block; vertical-align: middle; margin-right: .35rem; }
 img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line); border-radius: 6px; }
 pre { background: var(--card); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: .85rem; }
 @media (prefers-color-scheme: dark) { img.plot { filter: invert(.92) hue-rotate(180deg); } }
 @media (max-width: 42rem) { body { padding: 1rem .8rem 3rem; } table { font-size: .84rem; }
-  caption span { max-width: calc(100vw - 1.6rem); } img.plot { max-width: none; width: 46rem; }
+  caption div { max-width: calc(100vw - 1.6rem); } img.plot { max-width: none; width: 46rem; }
   svg.chart text { font-size: 22px; } svg.chart text.name { display: none; }
   p.axes { display: block; margin: 0 0 .3rem; font-size: .88rem; color: var(--soft); } }
 code { overflow-wrap: anywhere; font-size: .85em; } summary { cursor: pointer; margin: .4rem 0; }
@@ -104,7 +104,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "")
     cells = "".join("<tr>" + "".join(c if c.startswith("<td") else f"<td>{c}</td>" for c in row) + "</tr>\n"
                     for row in rows)
     names = "".join(f'<th scope="col">{text(name)}</th>' for name in head)
-    title = f"<caption><span>{text(caption)}</span></caption>" if caption else ""
+    title = f"<caption><div>{text(caption)}</div></caption>" if caption else ""
     body = f"{title}<thead><tr>{names}</tr></thead><tbody>\n{cells}</tbody>"
     return f'<div class="wide" tabindex="0"><table>{body}</table></div>\n'
 

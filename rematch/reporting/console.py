@@ -310,13 +310,12 @@ class Console:
         elif roles := roles_in(self.metrics):
             parts.append(_table([("role", "wins", *(title for _, title in ROLE_METRICS)),
                                  *(self._role_cells(role) for role in roles)]))
-        trends = self._trend_text()
-        if trends:
-            parts.append(Text(trends, "cyan", no_wrap=True, overflow="ellipsis"))
+        trends = self._trend_lines()
+        parts += [Text(line, "cyan", no_wrap=True, overflow="ellipsis") for line in trends]
         if self.row:
             head = f"evaluation at step {human(self.row.get('step'))}"
             parts.append(Text("; ".join([head, *rate_phrases(self.row), *return_phrases(self.row)])))
-            used = len(roles) + sum(rows for _, rows in log) + bool(trends) + bool(self.current)
+            used = len(roles) + sum(rows for _, rows in log) + len(trends) + bool(self.current)
             free_lines = max(3, self._size[1] - used - 10)
             if len(rows := weakest_first(self.row)) > 1:
                 parts.append(_table(rows[: free_lines + 1]))
@@ -325,14 +324,14 @@ class Console:
             parts.append(Text(clean(self.current), "dim", no_wrap=True, overflow="ellipsis"))
         return Panel(Group(*parts), title=Text(self.title, "bold"), title_align="left")
 
-    def _trend_text(self) -> str:
-        """The trends of the main rates since the start of this process, as small bars."""
-        phrases = []
+    def _trend_lines(self) -> list[str]:
+        """The trends of the main numbers since the start of this process, as small bars; a line per kind."""
+        lines: dict[str, str] = {}
         for name, trend in list(self.trends.items())[:MOST_TRENDS]:
-            share = name.startswith("rollout/win_")
-            if bars := (trend.bars(0.0, 1.0) if share else trend.bars()):
-                phrases.append(f"{name.removeprefix('rollout/win_').removeprefix('recent/')} {bars}")
-        return clean("  ".join(phrases))
+            kind, role = trend_label(name)
+            if bars := (trend.bars(0.0, 1.0) if kind == "wins" else trend.bars()):
+                lines[kind] = f"{lines.get(kind, f'{kind:7}')}  {role}{' ' if role else ''}{bars}"
+        return [clean(line) for line in lines.values()]
 
     def _log_lines(self) -> list[tuple[str, int]]:
         """The newest log lines, whole, and the rows of each; as many as fit into half of the terminal."""
@@ -374,6 +373,16 @@ def trend_names(metrics: Mapping[str, Any]) -> list[str]:
         return [name for name in ("recent/return_env", "recent/length") if name in metrics]
     wins = [name for name in metrics if name.startswith("rollout/win_")]
     return [*wins, *(f"{role}/entropy" for role in roles_in(metrics) if f"{role}/entropy" in metrics)]
+
+
+def trend_label(name: str) -> tuple[str, str]:
+    """What a trend shows, and of which role: "rollout/win_pursuer" -> ("wins", "pursuer")."""
+    if name.startswith("rollout/win_"):
+        return "wins", name.removeprefix("rollout/win_")
+    if name.startswith("recent/"):
+        return name.removeprefix("recent/"), ""
+    role, _, kind = name.rpartition("/")
+    return kind, role
 
 
 def _table(rows: Sequence[Sequence[str]]) -> rich.console.RenderableType:

@@ -164,9 +164,7 @@ def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Steps of all games per second over the newest iterations, and the remaining time at that speed."""
     rows, rate, remaining = list(_rows(folder / "timing.jsonl")), None, None
     if facts["total_steps"]:
-        per_iteration = facts["total_steps"] / facts["iterations"]
-        seconds = [row["seconds"] for row in rows if _real(row, "seconds") and row["seconds"] > 0]
-        rate = typical_speed([per_iteration / value for value in seconds])
+        rate = _steps_per_second(rows, facts["total_steps"] / facts["iterations"])
         if rate and facts["state"] != "complete":
             remaining = max(0, facts["total_steps"] - facts["step"]) / rate
     events = [row for row in rows if isinstance(row.get("event"), str)]
@@ -178,6 +176,16 @@ def _speed(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         if events[-1].get("cause") != CODE_FAILED:  # an exception in code says nothing about the agents
             out["verdict"] = f"collapsed: {reason}"
     return out
+
+
+def _steps_per_second(rows: list[dict[str, Any]], per_iteration: float) -> float | None:
+    seconds = [row["seconds"] for row in rows if _real(row, "seconds") and row["seconds"] > 0]
+    return typical_speed([per_iteration / value for value in seconds])
+
+
+def recent_speed(folder: Path, per_iteration: float) -> float | None:
+    """Steps of all games per second over the newest iterations, from timing.jsonl; None where it has none."""
+    return _steps_per_second(list(_rows(folder / "timing.jsonl")), per_iteration)
 
 
 def _outline(text: str) -> Any:

@@ -78,7 +78,8 @@ class Replays(Printable):
             yield Table(rows, right=(1,))
         if self.verified:
             steps = sum(replay.length for replay in self.replays)
-            yield f"verified: {steps:,} steps of {self.verified} games gave the recorded states to the byte"
+            games = f"{self.verified} game{'s' * (self.verified > 1)}"
+            yield f"verified: {steps:,} steps of {games} gave the recorded states to the byte"
 
     def _facts(self, file: Path, replay: Replay) -> Iterator[Block]:
         yield f"{file}: {registry.title(replay.world)}, {clean(replay.caption())}"

@@ -14,6 +14,8 @@ MOST_RUNS = 60
 TITLES = {"strength": "Mean score against scripted opponents", "gap": "NE gap (balance)",
           "nash_conv": "NashConv (exploitability)"}
 ROLE_TITLES = {"rates": "Win rate of {} against the other role of its run", "returns": "Mean return of {}"}
+UNITS = {"rates": "share of games", "returns": "return of a game", "strength": "score (win 1, draw ½)",
+         "gap": "difference of win rates", "nash_conv": "score"}
 BOUNDS = {"gap": ("gap_low", "gap_high")}  # of an evaluation; other curves have low and high beside the value
 
 
@@ -32,7 +34,8 @@ def comparison(runs: Sequence[Json]) -> list[Json]:
             charts.setdefault(name, []).append(line)
     order = ("rates", "returns", "strength", "gap", "nash_conv")
     names = sorted(charts, key=lambda name: order.index(name.partition("/")[0]))
-    return [{"title": title(name), "share": name.startswith(("rates", "strength")), "lines": charts[name]}
+    return [{"title": title(name), "unit": UNITS[name.partition("/")[0]],
+             "share": name.startswith(("rates", "strength")), "lines": charts[name]}
             for name in names]  # fmt: skip
 
 

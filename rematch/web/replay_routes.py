@@ -36,6 +36,7 @@ MOST_RUNS = 30  # other runs whose players are offered
 MOST_PAST = 64  # earlier iterations of a run that are offered, evenly spaced
 MOST_GAMES = 200  # games of one job
 MOST_FILE = 1 << 20  # bytes of a replay that a user opens
+ANY_WORLD = ""  # of a page that shows the replays of every world
 Scene = Callable[[Replay], Json]
 Progress = Callable[[str], None]
 
@@ -83,7 +84,7 @@ def read_replay(folder: Path, name: str, world: str) -> Replay:
 
 
 def of_world(replay: Replay, world: str, name: str) -> Replay:
-    if replay.world != world:
+    if world != ANY_WORLD and replay.world != world:
         raise Damaged(f"{name} is a game of {clean(replay.world)[:60]}, not of {world}")
     return replay
 

@@ -23,6 +23,7 @@ from rematch.core.errors import ConfigError
 from rematch.evaluation.text import clean
 from rematch.reporting import run_summary, untrusted_folder
 from rematch.reporting.html.run_payoff import stored_matrix
+from rematch.reporting.status import recent_speed
 from rematch.reporting.untrusted_folder import Unreadable
 from rematch.storage.run_folder import PAST_FOLDER
 from rematch.training.recipes import nearest_recipe
@@ -43,7 +44,7 @@ TEXTS = {"name": 200, "verdict": 400, "world": 80, "problem": 300, "state": 40} 
 CONTINUED = ("stopped", "killed", "failed")  # states of a run that `rematch resume` continues
 LOG_BYTES = 1 << 15  # of the end of train.log
 WATCHED = ("config.yaml", "metrics.jsonl", "history.json", "timing.jsonl", "train.log", "match.gif", "lock",
-           "learning.png", "report.html", "world_map.json", "checkpoints", "payoff.json",
+           "learning.png", "report.html", "world_map.json", "checkpoints", "payoff.json", "exploit.json",
            untrusted_folder.FILMS)  # fmt: skip
 EPISODE = "episode.gif"  # the newest film of films/
 FILMS = {"match.gif": "image/gif", "learning.png": "image/png", EPISODE: "image/gif"}
@@ -126,10 +127,10 @@ class RunData:
     def run(self, run: str) -> Json:
         """Everything about one run but its curves."""
         folder = self.folder(run)
-        files = ("history.json", "config.yaml", "payoff.json")
+        files = ("history.json", "config.yaml", "payoff.json", "exploit.json")
         facts: Json = self._cached(run, "facts", files, partial(summary, folder))
         info = self._info(folder)
-        keys = ("name", "state", "step", "total_steps", "age", "world", "command")
+        keys = ("name", "state", "step", "total_steps", "age", "world", "command", "speed", "seconds_left")
         return facts | {key: info[key] for key in keys} | {
             "id": run, "films": films(folder),
             "league": self._cached(run, "league", ("checkpoints",), partial(league, folder)),
@@ -139,6 +140,7 @@ class RunData:
         """The entry of a run in the list, as text and numbers."""
         info = asdict(runs.info(self.root, folder))
         info |= {key: clean(info[key])[:most] for key, most in TEXTS.items()}
+        info |= pace(folder, info)
         del info["folder"]
         info["command"] = clean(f"rematch resume {typed(folder)}")[:400] if info["state"] in CONTINUED else ""
         return info
@@ -246,6 +248,19 @@ def version(folder: Path, files: tuple[str, ...]) -> str:
     return " ".join(parts)
 
 
+def pace(folder: Path, info: Json) -> Json:
+    """Steps of all games per second and the seconds left at this speed, of a run that trains."""
+    speed = seconds_left = None
+    try:
+        if info["state"] == "running" and (per_iteration := runs.steps_per_iteration(folder)):
+            speed = recent_speed(folder, per_iteration)
+    except Unreadable:
+        pass
+    if speed and info["step"] is not None and info["total_steps"]:
+        seconds_left = max(0, info["total_steps"] - info["step"]) / speed
+    return {"speed": speed, "seconds_left": seconds_left}
+
+
 def spark(folder: Path) -> list[float]:
     """Head-to-head win rates of the first role at the evaluations; of one role its score or mean return."""
     try:
@@ -298,7 +313,9 @@ def summary(folder: Path) -> Json:
             "exact", "exploit", "curriculum", "rollbacks", "alarms", "causes", "changed", "events",
             "frontier", "lineage", "problems", "payoff", "cyclic")
     past = untrusted_folder.policy_names(folder, PAST_FOLDER)
-    return {key: facts[key] for key in keys} | {"has_past": len(past) > 1}
+    path = shlex.quote(str(folder))
+    missing = [row | {"command": row["command"].replace(path, typed(folder))} for row in facts["missing"]]
+    return {key: facts[key] for key in keys} | {"has_past": len(past) > 1, "missing": missing}
 
 
 class RunColumns:

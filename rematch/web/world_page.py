@@ -49,6 +49,16 @@ class Post:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlayedWorld:
+    """How a person plays a world on its page (played_games.py)."""
+
+    board: Callable[[Any], dict[str, Any]]  # world -> what stays the same during a game
+    frame: Callable[[Any], dict[str, Any]]  # world -> its present state
+    scene: Callable[[Any], dict[str, Any]]  # replay -> what the page draws of it
+    action: Callable[[Any, Any], Any] = lambda world, action: action  # the action that the world executes
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorldPage:
     """What one world adds to the page."""
 
@@ -58,6 +68,7 @@ class WorldPage:
     jobs: Mapping[str, Callable[[dict[str, Any], Callable[[str], None]], Any]] = field(default_factory=dict)
     # name -> (request, progress) -> a JSON value; runs in a child process (jobs.py)
     files: tuple[str, ...] = ()  # further files of web/static/: scripts and style sheets
+    played: PlayedWorld | None = None
     without_run: bool = False  # whether the page is useful without a run: then the list of runs links to it
 
     @property

@@ -75,6 +75,17 @@ def test_progress_lines_are_spaced_in_time(monkeypatch: pytest.MonkeyPatch) -> N
     assert lines(2.0) == 5 and lines(0) == 40
 
 
+def test_trends_fit_80_columns_and_say_what_they_show() -> None:
+    console = Console(io.StringIO(), live=True)
+    for step in range(60):
+        console.progress(step, 1000.0, metrics_row() | {"rollout/win_evader": step / 60})
+    rows = [re.sub(r"\x1b\[[0-9;]*m", "", row) for row in console.panel_rows(80, 24)]
+    trends = [row for row in rows if "▁" in row or "▅" in row]
+    words = [re.sub("[▁▂▃▄▅▆▇█]+", "*", row).strip("│ ").split() for row in trends]
+    assert words == [["wins", "pursuer", "*", "evader", "*"], ["entropy", "pursuer", "*", "evader", "*"]]
+    assert not any("…" in row for row in rows) and all(len(row) <= 80 for row in rows)
+
+
 def test_live_view_shows_names_and_interprets_none() -> None:
     from rich.console import Console as Screen
 

@@ -108,7 +108,7 @@ def test_run_page_shows_newest_values_and_levels_in_the_colours_of_the_roles(
         ".slice(-2).map((node) => getComputedStyle(node).backgroundColor)]")  # fmt: skip
     assert colours[0] == colours[1], "the pursuer is red and the evader blue, as in films and replays"
     captions = [node.text for node in browser.find_elements("css selector", "figcaption")]
-    assert "Mean score against scripted opponents, with 95 % intervals" in captions
+    assert "Mean score against scripted opponents, 95 % intervals" in captions
     cells = [[cell.text for cell in line.find_elements("css selector", "td")]
              for line in browser.find_elements("css selector", ".scoreboard tbody tr")]  # fmt: skip
     assert len(cells) == 2 and all(line[-1] in ("above", "level", "below") for line in cells)

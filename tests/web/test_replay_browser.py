@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,34 @@ def test_filter_and_new_game_of_chosen_players(browser: Any, root: Path) -> None
     assert losers == sum(replay.outcome[0] < 0.25 for replay in stored)
 
 
+@pytest.mark.parametrize(("name", "world"), [("chase", "pursuit"), ("board", "lattice")])
+def test_user_plays_a_whole_game_by_keyboard_and_sees_its_replay(
+    browser: Any, root: Path, name: str, world: str
+) -> None:
+    open_page(browser, root, name, world)
+    play = ("[...document.querySelectorAll('section')]"
+            ".find((one) => one.querySelector('h2')?.textContent === 'Play yourself')")
+    browser.execute_script(f"const s = {play}; s.querySelector('select').value = 'evader';"
+                           f"{play}.querySelector('button').click()")
+    wait(browser, "document.querySelector('.held-buttons') !== null", 60)
+    assert "You are the evader" in browser.find_element("css selector", ".caption").text
+    assert accessibility_problems(browser) == []
+    before = browser.find_element("css selector", ".step-label").text
+    press(browser, "ArrowUp")
+    wait(browser, f"document.querySelector('.step-label')?.textContent !== {json.dumps(before)}", 60)
+    for _ in range(200):
+        if not browser.execute_script("return document.querySelector('.held-buttons') !== null"):
+            break
+        browser.execute_script("document.dispatchEvent(new KeyboardEvent('keyup', {key: 'ArrowUp'}))")
+        press(browser, "ArrowUp")
+        time.sleep(0.1)
+    wait(browser, f"{RANGE} !== null", 60)
+    players = browser.find_element("css selector", ".players").text
+    assert "evader you" in players.replace("\n", " ")
+    value, last = browser.execute_script(f"return [{RANGE}.value, {RANGE}.max]")
+    assert value == last, "the end of the game is shown"
+
+
 def test_page_follows_the_run_and_keeps_the_shown_step(browser: Any, root: Path) -> None:
     file = open_page(browser, root, "chase", "pursuit")
     press(browser, "ArrowRight")
@@ -201,7 +230,8 @@ def test_lattice_page_solves_the_board_and_plays_from_a_start(browser: Any, root
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
-@pytest.mark.parametrize(("name", "world"), [("sensors", "pursuit"), ("board", "lattice")])
+@pytest.mark.parametrize(
+    ("name", "world"), [("sensors", "pursuit"), ("board", "lattice"), ("board", "other")])
 def test_pages_are_accessible_and_fit(
     browser: Any, root: Path, scheme: str, width: int, name: str, world: str
 ) -> None:

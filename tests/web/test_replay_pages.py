@@ -25,6 +25,7 @@ from rematch.storage import replay_files
 from rematch.web import jobs
 from rematch.web.run_data import identifier
 from rematch.web.worlds import PAGES
+from rematch.web.worlds import lattice as lattice_page
 from rematch.web.worlds import pursuit as pursuit_page
 from rematch.worlds.lattice.config import Config
 from rematch.worlds.lattice.exploitability import evaluate_exactly
@@ -166,6 +167,19 @@ def test_lattice_page_shows_the_states_of_the_stored_game(client: Client, root: 
         assert scene["moves_left"][step] == state["moves_left"]
     assert scene["probs"][0][0] == pytest.approx(playback.replay.probs[0][0].tolist(), abs=6e-5)
     assert sum(scene["free"]) == 16 and scene["n"] == 4
+
+
+def test_actions_of_a_reflected_board_are_named_as_they_are_seen() -> None:
+    """With `symmetry` a policy observes a reflection of some boards: its left is right on the board."""
+    replay = recorded("lattice", seed=1)
+    scene = lattice_page.scene(replay)
+    mirrored = [frame["mirrored"] for frame in lattice_page.frames_of(Playback(replay))]
+    assert any(mirrored) and not all(mirrored), "the case that this test is about"
+    turns = {"left": 1, "straight": 0, "right": 7}  # eighths of a turn
+    for step, (before, after) in enumerate(itertools.pairwise(scene["headings"])):
+        for seat in (0, 1):
+            name = scene["actions"][seat]["names"][scene["actions"][seat]["rows"][step]]
+            assert (after[seat] - before[seat]) % 8 == turns[name], (step, seat)
 
 
 def test_exact_tables_are_those_of_the_solver(client: Client, root: Path) -> None:

@@ -39,9 +39,10 @@ COMMAND = Command(
     details="""Prints an address with a token; open it in a browser. The page lists the runs of a folder
         (default: runs/) with progress, verdict and trend, compares several, and shows win rates with
         intervals, balance beside exploitability, alarms with likely causes, the curriculum, learning curves,
-        changed settings, the log and the newest film. It follows runs while they train. Runs of pursuit and
-        lattice have a page of replays, on which any policies and scripted players can meet. Runs of gameboy
-        have a world map with all games and savestates, from each of which you can play.
+        changed settings, the log and the newest film. It follows runs while they train. Every run has a page
+        of replays; in pursuit and lattice any policies and scripted players can meet there, and you can play
+        against each of them. Runs of gameboy have a world map with all games and savestates, from each of
+        which you can play.
 
         The same page plays Beasty Bar against agents, runs of the folder and bots. Games are stored in the
         subfolder saved_games; nothing else is written, and training does not notice the server. It answers on

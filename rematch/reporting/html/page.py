@@ -243,8 +243,10 @@ def _image(name: str, data: bytes | str, _run: Row) -> str:
         raise Unreadable(data)
     coded = base64.b64encode(data).decode("ascii")
     source = f"data:{PICTURES[name][1]};base64,{coded}"
-    kind = ' class="plot"' if name.endswith(".png") else ""
-    return f'<p style="max-width:none"><img{kind} alt="{text(TITLES[name][1])}" src="{source}"></p>'
+    alt = text(TITLES[name][1])
+    if name.endswith(".png"):  # curves: on a phone in their full size, to be scrolled
+        return f'<div class="wide" tabindex="0"><img class="plot" alt="{alt}" src="{source}"></div>'
+    return f'<p style="max-width:none"><img alt="{alt}" src="{source}"></p>'
 
 
 def _film(name: str, data: bytes | str, names: str, _run: Row) -> str:

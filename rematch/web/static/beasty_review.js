@@ -28,6 +28,7 @@ export function graph(review, last, outcome, name) {
   }
   const every = Math.max(1, Math.ceil(last * 50 / width));
   for (let step = 0; step < last; step += every) svg.append(node("text", {x: x(step), y: HEIGHT - 8, "text-anchor": "middle"}, step + 1));
+  svg.append(node("text", {x: LEFT - 6, y: HEIGHT - 8, "text-anchor": "end"}, "turn"));
   svg.append(node("line", {x1: 0, x2: 0, y1: TOP, y2: HEIGHT - BOTTOM, class: "now", visibility: "hidden"}));
   svg.append(node("polyline", {points: points.map(([step, chance]) => `${x(step).toFixed(1)},${y(chance).toFixed(1)}`).join(" ")}));
   const wrong = new Map(review.mistakes.map((mistake) => [mistake.step, mistake]));

@@ -3,7 +3,9 @@
 import uPlot from "/static/uplot.js";
 import {h, number, short} from "/static/elements.js";
 
-const HEIGHT = 220;
+const HEIGHT = 236;
+const FONT = "12px system-ui, sans-serif";
+const STEPS = "steps of all games";
 const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
 const ROLES = {pursuer: "--seat0", evader: "--seat1"};  // as in films and replays
 
@@ -14,9 +16,9 @@ function colour(name) {
 /**
  * A chart over steps; null where no line has a value. lines: [{label, steps, values, low, high, thin}], each with its own steps;
  * low and high are a band, a thin line is one seed of the line before it, role gives the colour of a role. The legend shows the
- * newest values, or those under the pointer. range: [low, high] of the vertical axis, or null.
+ * newest values, or those under the pointer. unit: what the vertical axis shows; range: its [low, high], or null.
  */
-export function chart(title, lines, range = null) {
+export function chart(title, lines, unit, range = null) {
   const drawn = lines.filter((line) => line.values.some((value) => value !== null));
   if (!drawn.length) return null;
   const box = h("figure", {class: "chart", key: title}, h("figcaption", {}, title));
@@ -28,7 +30,7 @@ export function chart(title, lines, range = null) {
     if (plot && present === labels) { plot.setData(columns); return; }
     plot?.destroy();
     labels = present;
-    plot = new uPlot({...options(range), width: width(), series, bands}, columns, box);
+    plot = new uPlot({...options(unit, range), width: width(), series, bands}, columns, box);
   };
   const width = () => Math.max(240, box.clientWidth - 18);
   box.renew = (fresh) => { box.lines = fresh.lines; draw(); };
@@ -39,12 +41,12 @@ export function chart(title, lines, range = null) {
   return box;
 }
 
-function options(range) {
-  const axis = {stroke: colour("--faint"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line")}};
+function options(unit, range) {
+  const axis = {stroke: colour("--faint"), font: FONT, labelFont: FONT, labelSize: 18, grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line"), size: 4}};
   return {
     height: HEIGHT, scales: {x: {time: false}, y: range ? {range} : {}},
-    axes: [{...axis, values: (_, ticks) => ticks.map(short)}, {...axis, size: 56, values: (_, ticks) => ticks.map(axisNumber)}],
-    legend: {live: true, markers: {fill: (plot, i) => plot.series[i].stroke(plot, i)}}, cursor: {points: {size: 6}},
+    axes: [{...axis, label: STEPS, size: 30, values: (_, ticks) => ticks.map(tick)}, {...axis, label: unit, size: (_, texts) => Math.max(34, 14 + 7 * Math.max(0, ...(texts ?? []).map((text) => text.length))), values: (_, ticks) => ticks.map(tick)}],
+    legend: {live: true, markers: {fill: (plot, i) => plot.series[i].stroke(plot, i)}}, cursor: {points: {size: 6}}, hooks: {draw: [singleIntervals]},
   };
 }
 
@@ -84,11 +86,34 @@ function newest(column) {
 function legendValue(data, column, row, band) {
   const value = data[column][row] ?? null, low = band ? data[column - 1][row] ?? null : null;
   if (value === null) return "-";
-  return low === null ? String(Number(value.toPrecision(4))) : `${number(value)} [${number(low)}, ${number(data[column - 2][row])}]`;
+  return low === null ? plain(value) : `${number(value)} [${number(low)}, ${number(data[column - 2][row])}]`;
 }
 
-function axisNumber(value) {
-  return Math.abs(value) >= 1000 ? short(value) : String(Number(value.toPrecision(6)));
+/** A value without an interval: four digits, or "157 K". */
+function plain(value) {
+  return Math.abs(value) >= 10000 ? short(value) : String(Number(value.toPrecision(4)));
+}
+
+/** Bars of the intervals of lines with one point, whose band has no width. */
+function singleIntervals(plot) {
+  for (const [upper, lower] of plot.bands.map((band) => band.series)) {
+    const rows = plot.data[0].map((_, i) => i).filter((i) => typeof plot.data[lower][i] === "number" && typeof plot.data[upper][i] === "number");
+    if (rows.length !== 1) continue;
+    const x = plot.valToPos(plot.data[0][rows[0]], "x", true), pen = plot.ctx;
+    pen.save();
+    pen.strokeStyle = plot.series[lower + 1].stroke(plot, lower + 1);
+    pen.lineWidth = 2 * devicePixelRatio;
+    pen.beginPath();
+    for (const end of [upper, lower]) pen.lineTo(x, plot.valToPos(plot.data[end][rows[0]], "y", true));
+    pen.stroke();
+    pen.restore();
+  }
+}
+
+/** 2500000 -> "2.5 M": no digits that say nothing. */
+function tick(value) {
+  const [size, unit] = [[1e9, " G"], [1e6, " M"], [1e3, " K"], [1, ""]].find(([size]) => Math.abs(value) >= size) ?? [1, ""];
+  return `${Number((value / size).toPrecision(6))}${unit}`;
 }
 
 /** The curves of metrics that end in one name, one line per role: entropy of pursuer and evader. */

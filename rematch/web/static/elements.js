@@ -85,6 +85,15 @@ export function interval(entry, key) {
   return number(value) + bounds;
 }
 
+/** "12 min left", without evaluations: of a run that trains; "" where the speed is not known yet. */
+export function left(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 1) return "last evaluation";
+  if (seconds >= 86400) return `${(seconds / 86400).toFixed(1)} d left`;
+  if (seconds >= 3600) return `${Math.floor(seconds / 3600)} h ${Math.round(seconds % 3600 / 60)} min left`;
+  return seconds >= 90 ? `${Math.round(seconds / 60)} min left` : `${Math.round(seconds)} s left`;
+}
+
 export function ago(seconds) {
   if (seconds === null || seconds === undefined) return "-";
   for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {

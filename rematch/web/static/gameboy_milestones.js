@@ -19,7 +19,7 @@ export function milestoneSection(milestones, lines) {
   const reached = milestones.filter((one) => one.curve && one.curve.step.length > 1);
   const newest = reached.filter((one) => one.frontier !== null).slice(-MOST_LINES);
   const curves = chart("Probability that an episode reaches a milestone, with 95 % intervals (the newest milestones)",
-    newest.map((one) => ({label: one.name, steps: one.curve.step, values: one.curve.mean, low: one.curve.low, high: one.curve.high})), [0, 1]);
+    newest.map((one) => ({label: one.name, steps: one.curve.step, values: one.curve.mean, low: one.curve.low, high: one.curve.high})), "probability", [0, 1]);
   return h("section", {}, h("h2", {}, "Milestones"), ...lines.map((text) => h("p", {class: "note"}, text)),
     table(["milestone", `0 to ${short(steps)} steps: ▲ from any savestate, ● from power-on`, "from any savestate", "from power-on", "probability in an episode"], rows, "milestones"),
     curves ? h("div", {class: "charts gb-curves"}, curves) : null);

@@ -3,9 +3,11 @@
 import {h, load, number, show} from "/static/elements.js";
 import {robot, disc, stroke} from "/static/pursuit.js";
 import {runJob} from "/static/jobs.js";
+import {heldButtons, playYourself} from "/static/played_game.js";
 import {newGame, playerOptions, playerTable, replayFile, saveLink, storedGames} from "/static/replay_lists.js";
 import {colour, graph, replayPlayer, stage} from "/static/replay_player.js";
 
+const MOVES = [["left", "◀ left", "turn left and move", ["ArrowLeft", "a"]], ["straight", "▲ straight", "move straight on", ["ArrowUp", "w"]], ["right", "right ▶", "turn right and move", ["ArrowRight", "d"]]];
 const TABLES = [
   ["value", "exact value: chance of capture when both play perfectly", "--heat1"],
   ["pursuer", "regret of the pursuer: capture that it loses to the best evader", "--regret1"],
@@ -17,9 +19,15 @@ export async function page(main, {run}) {
   const data = await load(base);
   const theatre = h("section", {class: "theatre", "aria-label": "game"}, h("p", {class: "note"}, "Choose a game."));
   let game = null;
-  const open = (scene) => { game?.close(); game = showGame(theatre, scene); };
+  const open = (scene, atEnd = false) => { game?.close(); game = showGame(theatre, scene, atEnd); };
+  const play = (live) => {
+    game?.close();
+    stored.clear();
+    game = playedGame(theatre, live, (scene) => open(scene, true));
+    theatre.scrollIntoView({block: "nearest"});
+  };
   const fail = (error) => { game?.close(); game = null; show(theatre, h("p", {class: "problem"}, error.message)); };
-  const stored = storedGames(data.roles, (id) => load(`${base}/replays/${id}`).then(open, fail));
+  const stored = storedGames(data.roles, (id) => load(`${base}/replays/${id}`).then((scene) => open(scene), fail));
   const outcomes = data.roles.map((role) => `${role} loses`).concat("shortest", "longest");
   const form = newGame(data.roles, data.players, outcomes, async (body, status) => {
     const scene = await runJob(`${base}/match`, body, status);
@@ -27,7 +35,7 @@ export async function page(main, {run}) {
   });
   const exact = exactSection(base, data, (scene) => { stored.clear(); open(scene); theatre.scrollIntoView({block: "nearest"}); });
   const file = replayFile("lattice", (scene) => { stored.clear(); open(scene); });
-  show(main, h("h1", {}, `${data.name}: exact values and replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, form, file)), exact);
+  show(main, h("h1", {}, `${data.name}: exact values and replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, playYourself("lattice", run, data.roles, data.players, play), form, file)), exact);
   document.title = `${data.name}: exact values · Rematch`;
   stored.update(data.replays);
   if (stored.newest()) stored.pick(stored.newest());
@@ -90,7 +98,7 @@ function heatMaps(base, data, exact, open) {
   };
   fill();
   return [h("p", {}, `Value of the game ${number(summary.value)}, as played ${number(summary.played)}, NashConv ${number(summary.nash_conv)}.`), picked, maps,
-    h("div", {class: "new-game"}, ...data.roles.map((role, seat) => h("label", {}, h("span", {}, role), selects[seat])), play), status];
+    h("div", {class: "choices new-game"}, ...data.roles.map((role, seat) => h("label", {}, h("span", {}, role), selects[seat])), play), status];
 }
 
 /** A board of buttons: means by the pursuer's cell, or with a chosen pursuer the values by the evader's cell. */
@@ -130,7 +138,7 @@ function luminance(rgb) {
 
 // --- a game ---
 
-function showGame(theatre, scene) {
+function showGame(theatre, scene, atEnd) {
   const canvas = stage(`${scene.caption}; the state of the shown step stands below`, 1, (pen, width, height) => paint(pen, width, height, scene, player.step()));
   const state = h("dl", {class: "state-list"});
   const graphs = [graph("value", scene.values.flatMap((values, seat) => values ? [{label: scene.players[seat].role, values, colour: `seat${seat}`}] : []), scene.length)].filter((one) => one);
@@ -141,8 +149,41 @@ function showGame(theatre, scene) {
   }});
   canvas.canvas.classList.add("board");
   show(theatre, h("p", {class: "caption"}, scene.caption), playerTable(scene), canvas.canvas, player.controls, state, h("div", {class: "graphs"}, ...graphs.map((one) => one.node)), saveLink(scene));
-  player.show(0);
+  player.show(atEnd ? scene.length - 1 : 0);
   return {close() { player.close(); canvas.close(); }};
+}
+
+/** A game that the user plays, move by move; finished(scene) gets its replay. */
+function playedGame(theatre, live, finished) {
+  const {seat, first} = live, you = ["pursuer", "evader"][seat];
+  const scene = {...first, cells: [], headings: [], moves_left: []};
+  const canvas = stage(`board; you are the ${you}`, 1, (pen, width, height) => paint(pen, width, height, scene, scene.cells.length - 1));
+  const facts = h("p", {class: "step-label", role: "status"}), problem = h("p", {class: "problem", role: "alert"});
+  const add = (frame) => {
+    for (const key of ["cells", "headings", "moves_left"]) scene[key].push(frame[key]);
+    canvas.paint();
+    facts.textContent = `Choose a move · ${frame.moves_left} moves left`;
+  };
+  let busy = false, closed = false;
+  const controls = heldButtons(MOVES, async (name) => {
+    if (busy || closed) return;
+    busy = true;
+    try {
+      const answer = await live.act(MOVES.findIndex((move) => move[0] === name));
+      if (closed) return;
+      if (answer.over) finished(answer.scene);
+      else add(answer.frame);
+      busy = false;
+    } catch (error) {
+      problem.textContent = error.message;
+    }
+  });
+  canvas.canvas.classList.add("board");
+  const goal = seat ? `stay out of reach for ${scene.horizon} moves` : `catch the evader within ${scene.horizon} moves`;
+  show(theatre, h("p", {class: "caption"}, h("span", {class: `dot seat${seat}`, "aria-hidden": "true"}), `You are the ${you}: ${goal}.`), canvas.canvas, controls.node, facts,
+    h("p", {class: "note"}, "Arrow keys, W A D or the buttons. Both robots move at once. The training does not notice; the game becomes a replay."), problem);
+  add(first.frame);
+  return {close() { closed = true; controls.close(); canvas.close(); live.close(); }};
 }
 
 function stateList(scene, step) {
@@ -167,8 +208,20 @@ function paint(pen, width, height, scene, step) {
     pen.fillRect(x - size / 2, y - size / 2, size, size);
     pen.strokeRect(x - size / 2, y - size / 2, size, size);
   });
+  pen.fillStyle = colour("--faint");
+  pen.font = `${Math.min(11, 0.26 * size)}px system-ui, sans-serif`;
+  if (size >= 24) for (let k = 0; k < scene.n; k++) {  // coordinates along the lower and the left edge
+    const [x, y] = at(k), [, up] = at(k * scene.n);
+    pen.fillText(String(k), x - size / 2 + 3, y + size / 2 - 3);
+    if (k) pen.fillText(String(k), left + 3, up + size / 2 - 3);
+  }
   pen.globalAlpha = 0.15;
+  pen.save();
+  pen.beginPath();
+  pen.rect(left, height - 4 - scene.n * size, scene.n * size, scene.n * size);
+  pen.clip();
   disc(pen, at(scene.cells[step][0]), Math.max(scene.radius, 0.05) * size, paints[0]);
+  pen.restore();
   [0, 1].forEach((seat) => {
     pen.strokeStyle = paints[seat];
     pen.lineWidth = Math.max(1.5, 0.07 * size);

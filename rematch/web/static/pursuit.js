@@ -2,20 +2,28 @@
 
 import {h, load, show} from "/static/elements.js";
 import {runJob} from "/static/jobs.js";
+import {heldButtons, playYourself} from "/static/played_game.js";
 import {newGame, playerTable, replayFile, saveLink, storedGames} from "/static/replay_lists.js";
 import {colour, graph, replayPlayer, stage} from "/static/replay_player.js";
 
 const TRAIL = 200;  // past steps that are drawn
 const COLOURS = ["--seat0", "--seat1"];
+const CONTROLS = [["left", "◀", "turn left", ["ArrowLeft", "a"]], ["drive", "▲", "drive", ["ArrowUp", "w"]], ["right", "▶", "turn right", ["ArrowRight", "d"]]];
 
 export async function page(main, {run}) {
   const base = `/api/worlds/pursuit/runs/${run}`;
   const data = await load(base);
   const theatre = h("section", {class: "theatre", "aria-label": "game"}, h("p", {class: "note"}, "Choose a game."));
   let game = null;
-  const open = (scene) => {
+  const open = (scene, atEnd = false) => {
     game?.close();
-    game = showGame(theatre, scene);
+    game = showGame(theatre, scene, atEnd);
+  };
+  const play = (live) => {
+    game?.close();
+    stored.clear();
+    game = playedGame(theatre, live, (scene) => open(scene, true));
+    theatre.scrollIntoView({block: "nearest"});
   };
   const stored = storedGames(data.roles, async (id) => {
     try {
@@ -32,7 +40,7 @@ export async function page(main, {run}) {
     if (scene) { stored.clear(); open(scene); }
   });
   const file = replayFile("pursuit", (scene) => { stored.clear(); open(scene); });
-  show(main, h("h1", {}, `${data.name}: replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, form, file)));
+  show(main, h("h1", {}, `${data.name}: replays`), h("div", {class: "replay-page"}, theatre, h("div", {class: "side"}, stored.node, playYourself("pursuit", run, data.roles, data.players, play), form, file)));
   document.title = `${data.name}: replays · Rematch`;
   stored.update(data.replays);
   if (stored.newest()) stored.pick(stored.newest());
@@ -43,7 +51,7 @@ export async function page(main, {run}) {
   };
 }
 
-function showGame(theatre, scene) {
+function showGame(theatre, scene, atEnd) {
   const options = {trails: true, sight: true, lidar: true};
   const canvas = stage(`${scene.caption}; the state of the shown step stands below`, Math.min(1.2, scene.arena[1] / scene.arena[0]), (pen, width, height) => paint(pen, width, height, scene, player.step(), options));
   const state = h("dl", {class: "state-list"});
@@ -61,8 +69,50 @@ function showGame(theatre, scene) {
   }});
   show(theatre, h("p", {class: "caption"}, scene.caption), playerTable(scene), canvas.canvas, player.controls,
     h("div", {class: "switches"}, ...boxes), state, h("div", {class: "graphs"}, ...graphs.map((one) => one.node)), saveLink(scene));
-  player.show(0);
+  player.show(atEnd ? scene.length - 1 : 0);
   return {close() { player.close(); canvas.close(); }};
+}
+
+/** A game that the user plays, in real time from the first key on; finished(scene) gets its replay. */
+function playedGame(theatre, live, finished) {
+  const {seat, first} = live, you = ["pursuer", "evader"][seat];
+  const scene = {...first, ...first.frame, x: [], y: [], theta: [], sight: [], lidar: null};
+  const step = () => scene.x.length - 1, options = {trails: true, sight: true, lidar: false};
+  const canvas = stage(`arena; you are the ${you}`, Math.min(1.2, scene.arena[1] / scene.arena[0]), (pen, width, height) => paint(pen, width, height, scene, step(), options));
+  const facts = h("p", {class: "step-label", role: "status"}), problem = h("p", {class: "problem", role: "alert"});
+  const add = (frame) => {
+    for (const key of ["x", "y", "theta", "sight"]) scene[key].push(frame[key]);
+    canvas.paint();
+    const time = `${(step() * scene.dt).toFixed(1)} s of ${(scene.max_steps * scene.dt).toFixed(0)} s · distance ${distance(scene, step()).toFixed(2)} m`;
+    facts.textContent = running ? time : `${time} · the game begins with your first key`;
+  };
+  let running = false, closed = false;
+  const controls = heldButtons(CONTROLS, () => { if (!running) { running = true; run(); } });
+  const action = () => {
+    const turn = Number(controls.held("left")) - Number(controls.held("right"));
+    return scene.fixed_speed ? [turn] : [controls.held("drive") ? 1 : -1, turn];
+  };
+  async function run() {
+    let due = performance.now();
+    try {
+      while (!closed) {
+        const answer = await live.act(action());
+        if (closed) return;
+        if (answer.over) { finished(answer.scene); return; }
+        add(answer.frame);
+        due = Math.max(due + 1000 * scene.dt, performance.now() - 1000 * scene.dt);  // a slow answer is not made up for
+        await new Promise((done) => setTimeout(done, Math.max(0, due - performance.now())));
+      }
+    } catch (error) {
+      problem.textContent = error.message;
+    }
+  }
+  const goal = seat ? `stay out of reach for ${(scene.max_steps * scene.dt).toFixed(0)} s` : `come within ${scene.capture_radius} m of the evader`;
+  show(theatre, h("p", {class: "caption"}, h("span", {class: `dot seat${seat}`, "aria-hidden": "true"}), `You are the ${you}: ${goal}.`), canvas.canvas, controls.node, facts,
+    h("p", {class: "note"}, `Arrow keys or W A D, or hold the buttons: ▲ drives${scene.fixed_speed ? " (always, in this run)" : ""}, ◀ ▶ turn. The training does not notice; the game becomes a replay.`), problem);
+  add(first.frame);
+  theatre.focus?.({preventScroll: true});
+  return {close() { closed = true; controls.close(); canvas.close(); live.close(); }};
 }
 
 function distance(scene, step) {
@@ -97,6 +147,10 @@ function paint(pen, width, height, scene, step, options) {
   const grid = 10 ** Math.floor(Math.log10(Math.max(w, ht))) / 2;
   for (let k = -Math.floor(w / 2 / grid); k <= w / 2 / grid; k++) stroke(pen, [at(k * grid, -ht / 2), at(k * grid, ht / 2)]);
   for (let k = -Math.floor(ht / 2 / grid); k <= ht / 2 / grid; k++) stroke(pen, [at(-w / 2, k * grid), at(w / 2, k * grid)]);
+  pen.fillStyle = colour("--faint");
+  pen.font = "11px system-ui, sans-serif";
+  pen.textAlign = "right";
+  pen.fillText(`grid ${grid} m`, ...at(w / 2 - 6 / scale, -ht / 2 + 7 / scale));
   if (options.lidar && scene.lidar) [0, 1].forEach((seat) => sensors(pen, scene, step, seat, at, scale, paints[seat]));
   for (const [x, y, radius] of scene.obstacles) disc(pen, at(x, y), radius * scale, colour("--stone"), colour("--faint"));
   if (options.sight) {

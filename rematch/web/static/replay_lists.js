@@ -63,7 +63,7 @@ export function newGame(roles, players, outcomes, play) {
   const status = h("p", {class: "note", role: "status"});
   const button = h("button", {type: "submit", class: "primary"}, "Play");
   let seed = 0;
-  const form = h("form", {class: "new-game", onsubmit: async (event) => {
+  const form = h("form", {class: "choices new-game", onsubmit: async (event) => {
     event.preventDefault();
     button.disabled = true;
     try {
@@ -73,7 +73,7 @@ export function newGame(roles, players, outcomes, play) {
     }
     button.disabled = false;
   }}, ...roles.map((role, i) => h("label", {}, h("span", {}, role), selects[i])), h("label", {}, h("span", {}, "outcome"), outcome), button);
-  return h("section", {}, h("h2", {}, "New game"), form, status);
+  return h("section", {}, h("h2", {}, "Watch a new game"), form, status);
 }
 
 /** A link that saves a new game as a file; stored games lie in the run's folder already. */

@@ -75,15 +75,13 @@ export function graph(title, series, length) {
   const svg = element("svg", {viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: from ${low.toFixed(2)} to ${high.toFixed(2)}`});
   if (low < 0 && high > 0) svg.append(element("line", {class: "zero", x1: pad, x2: width - pad, y1: y(0), y2: y(0)}));
   for (const one of known) {
-    let points = [];
-    const flush = () => { if (points.length) svg.append(element("polyline", {class: one.colour, points: points.join(" ")})); points = []; };
-    one.values.forEach((value, step) => value === null ? flush() : points.push(`${x(step).toFixed(1)},${y(value).toFixed(1)}`));
-    flush();
+    const points = one.values.flatMap((value, step) => value === null ? [] : [`${x(step).toFixed(1)},${y(value).toFixed(1)}`]);  // a seat that waits has no value
+    svg.append(element("polyline", {class: one.colour, points: points.join(" ")}));
   }
   const cursor = element("line", {class: "cursor", x1: pad, x2: pad, y1: 0, y2: height});
   svg.append(cursor);
   const numbers = known.map((one) => h("span", {class: `key ${one.colour}`}, ""));
-  const node = h("figure", {class: "graph"}, h("figcaption", {}, h("span", {}, title), ...numbers), svg);
+  const node = h("figure", {class: "graph"}, h("figcaption", {}, h("span", {}, title), ...numbers, h("span", {class: "span"}, `${low.toFixed(2)} to ${high.toFixed(2)}`)), svg);
   return {node, show(step) {
     cursor.setAttribute("x1", x(step));
     cursor.setAttribute("x2", x(step));

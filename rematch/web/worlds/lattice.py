@@ -16,6 +16,7 @@ from rematch.evaluation.replay import Match, Playback, record
 from rematch.training.player_lookup import find_player
 from rematch.verbs.arguments import MOST_SEED
 from rematch.web.jobs import Refused
+from rematch.web.played_games import play_routes
 from rematch.web.replay_routes import (
     Progress,
     chosen_labels,
@@ -31,12 +32,13 @@ from rematch.web.replay_routes import (
 )
 from rematch.web.run_data import Json, RunData
 from rematch.web.scenes import action_rows, prob_rows, value_rows
-from rematch.web.world_page import Post, WorldPage
+from rematch.web.world_page import PlayedWorld, Post, WorldPage
 from rematch.worlds.lattice.config import Config, free_cells, start_pairs
 from rematch.worlds.lattice.exploitability import evaluate_exactly
 from rematch.worlds.lattice.optimal_player import OptimalPlayer
 
 WORLD, ROLES, OPTIMAL = "lattice", ("pursuer", "evader"), "optimal"
+RIGHT = 2  # the last of the actions left, straight, right
 LARGEST = 24  # cells of a side that the page shows
 
 
@@ -44,20 +46,41 @@ def scene(replay: Replay) -> Json:
     """The game as columns over moves: cells, headings (eighths of a turn from +x), moves left."""
     playback = Playback(replay)
     world: Any = playback.world
-    columns: dict[str, list[Any]] = {"cells": [], "headings": [], "moves_left": []}
-    for _ in playback.steps():
-        state = world.state_of(0)
-        columns["cells"].append([int(robot) // 8 for robot in state["robot"]])
-        columns["headings"].append([int(robot) % 8 for robot in state["robot"]])
-        columns["moves_left"].append(int(state["moves_left"]))
+    frames = frames_of(playback)
+    columns = {key: [one[key] for one in frames] for key in ("cells", "headings", "moves_left")}
     return facts(replay) | columns | board(world.config) | {
-        "actions": action_rows(replay, world.spec), "values": value_rows(replay), "probs": prob_rows(replay),
+        "actions": on_board(action_rows(replay, world.spec), frames), "values": value_rows(replay),
+        "probs": [rows and [row[::-1] if one["mirrored"] else row for row, one in zip(rows, frames)]
+                  for rows in prob_rows(replay)],
     }  # fmt: skip
+
+
+def frames_of(playback: Playback) -> list[Json]:
+    return [frame(playback.world) for _ in playback.steps()]
+
+
+def on_board(actions: list[Json], frames: list[Json]) -> list[Json]:
+    """Actions as the board shows them: in a reflection (`world.mirrored`), the policy's left is right."""
+    return [seat | {"rows": [RIGHT - action if one["mirrored"] else action
+                             for action, one in zip(seat["rows"], frames)]} for seat in actions]
 
 
 def board(config: Config) -> Json:
     return {"world": WORLD, "n": config.n, "free": free_cells(config).astype(int).tolist(),
             "radius": config.radius, "horizon": config.horizon}  # fmt: skip
+
+
+def frame(world: Any) -> Json:
+    """The present state: a robot is its cell and its heading, in eighths of a turn from +x."""
+    state = world.state_of(0)
+    return {"cells": [int(robot) // 8 for robot in state["robot"]],
+            "headings": [int(robot) % 8 for robot in state["robot"]], "moves_left": int(state["moves_left"]),
+            "mirrored": bool(world.mirrored[0])}
+
+
+def as_observed(world: Any, action: Any) -> Any:
+    """A person sees the board, a policy its canonical frame: in a reflection, left is right."""
+    return RIGHT - action if world.mirrored[0] else action
 
 
 # --- exact tables -----------------------------------------------------------------------------------------
@@ -150,10 +173,13 @@ PAGE = WorldPage(
     title="Exact values and replays",
     routes=(
         *replay_routes(WORLD, scene),
+        *play_routes(WORLD),
         Post(path="/runs/{run}/exact", act=start_exact),
         Post(path="/runs/{run}/game", act=start_game),
     ),
     jobs={"file": partial(file_job, WORLD, scene), "match": partial(match_job, scene), "exact": exact_job,
           "game": game_job},
-    files=("pursuit.js", "replay_player.js", "replay_lists.js", "replay.css"),
+    files=("pursuit.js", "replay_player.js", "replay_lists.js", "played_game.js", "replay.css"),
+    played=PlayedWorld(board=lambda world: board(world.config), frame=frame, scene=scene,
+                       action=as_observed),
 )

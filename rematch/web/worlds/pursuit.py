@@ -9,10 +9,11 @@ from typing import Any
 from rematch.core.errors import ConfigError
 from rematch.core.recording import Replay
 from rematch.evaluation.replay import Playback
+from rematch.web.played_games import play_routes
 from rematch.web.replay_routes import facts, file_job, match_job, replay_routes
 from rematch.web.run_data import Json
 from rematch.web.scenes import action_rows, value_rows
-from rematch.web.world_page import WorldPage
+from rematch.web.world_page import PlayedWorld, WorldPage
 
 ROLES = ("pursuer", "evader")
 MOST_STEPS = 20_000
@@ -26,28 +27,41 @@ def scene(replay: Replay) -> Json:
         raise ConfigError(f"the replay has {replay.length} steps; the page shows at most {MOST_STEPS}")
     playback = Playback(replay)
     world: Any = playback.world
-    config, sensors = world.config, not world.config.full_obs
-    columns: dict[str, list[Any]] = {"x": [], "y": [], "theta": [], "sight": []}
-    lidar: dict[str, list[list[float]]] = {role: [] for role in ROLES}
-    obstacles: list[list[float]] = []
-    for _ in playback.steps():
-        state = world.state_of(0)
-        obstacles = [[round(float(state[key][k]), 4) for key in OBSTACLE] for k in range(state["obstacles"])]
-        for key in ("x", "y", "theta"):
-            columns[key].append([round(float(value), 4) for value in state[key][:2]])
-        ends = [(float(state["x"][seat]), float(state["y"][seat])) for seat in (0, 1)]
-        columns["sight"].append(int(free_line(ends[0], ends[1], obstacles)))
-        if sensors:
-            for role in ROLES:
-                lidar[role].append([round(float(share), 3) for share in world.view[role]["lidar"][0, 0]])
-    view = {"range": config.view_range, "half_angle": config.view_half_angle, "kind": config.visibility}
-    return facts(replay) | columns | {
-        "world": "pursuit", "dt": config.dt, "arena": [config.arena_width, config.arena_height],
-        "capture_radius": config.capture_radius, "robot_radius": config.robot_radius, "obstacles": obstacles,
-        "lidar": lidar if sensors else None, "lidar_range": config.lidar_range if sensors else None,
-        "view": view if sensors else None, "max_steps": config.max_steps,
-        "actions": action_rows(replay, world.spec), "values": value_rows(replay),
+    frames = [frame(world) for _ in playback.steps()]
+    columns = {key: [one[key] for one in frames] for key in ("x", "y", "theta", "sight")}
+    lidar = None
+    if not world.config.full_obs:
+        lidar = {role: [one["lidar"][role] for one in frames] for role in ROLES}
+    obstacles = frames[-1]["obstacles"] if frames else []
+    return facts(replay) | board(world) | columns | {
+        "obstacles": obstacles, "lidar": lidar, "actions": action_rows(replay, world.spec),
+        "values": value_rows(replay),
     }  # fmt: skip
+
+
+def board(world: Any) -> Json:
+    """What stays the same during a game."""
+    config, sensors = world.config, not world.config.full_obs
+    view = {"range": config.view_range, "half_angle": config.view_half_angle, "kind": config.visibility}
+    return {
+        "world": "pursuit", "dt": config.dt, "arena": [config.arena_width, config.arena_height],
+        "capture_radius": config.capture_radius, "robot_radius": config.robot_radius,
+        "lidar_range": config.lidar_range if sensors else None, "view": view if sensors else None,
+        "max_steps": config.max_steps, "fixed_speed": config.fixed_speed,
+    }  # fmt: skip
+
+
+def frame(world: Any) -> Json:
+    """The present state: metres, radians, LiDAR as shares of its range."""
+    state = world.state_of(0)
+    obstacles = [[round(float(state[key][k]), 4) for key in OBSTACLE] for k in range(state["obstacles"])]
+    out: Json = {key: [round(float(value), 4) for value in state[key][:2]] for key in ("x", "y", "theta")}
+    ends = [(float(state["x"][seat]), float(state["y"][seat])) for seat in (0, 1)]
+    out |= {"obstacles": obstacles, "sight": int(free_line(ends[0], ends[1], obstacles)), "lidar": None}
+    if not world.config.full_obs:
+        out["lidar"] = {role: [round(float(share), 3) for share in world.view[role]["lidar"][0, 0]]
+                        for role in ROLES}
+    return out
 
 
 def free_line(start: Point, end: Point, obstacles: list[list[float]]) -> bool:
@@ -65,7 +79,8 @@ def free_line(start: Point, end: Point, obstacles: list[list[float]]) -> bool:
 PAGE = WorldPage(
     world="pursuit",
     title="Replays",
-    routes=replay_routes("pursuit", scene),
+    routes=(*replay_routes("pursuit", scene), *play_routes("pursuit")),
     jobs={"file": partial(file_job, "pursuit", scene), "match": partial(match_job, scene)},
-    files=("replay_player.js", "replay_lists.js", "replay.css"),
+    files=("replay_player.js", "replay_lists.js", "played_game.js", "replay.css"),
+    played=PlayedWorld(board=board, frame=frame, scene=scene),
 )

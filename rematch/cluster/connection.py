@@ -46,6 +46,7 @@ CHECK_SECONDS = 2.0
 CONNECT_SECONDS = 180.0  # for a cluster that is started on a busy machine
 ATTEMPTS = 3  # to connect; the Ray Client server of Ray 2.60 crashes at times when it starts a process
 SERVER_CRASHED = "Starting Ray client server failed"
+SLOW = "timed out during startup"  # Ray waits 30 seconds for a node that it starts, and cannot be told more
 POLL_SECONDS = 0.5  # between two checks for a stop request
 
 
@@ -195,8 +196,11 @@ def connect(address: str, environment: dict[str, str], request: dict[str, Any]) 
             driver.close()
             raise
         driver.close()
-        if SERVER_CRASHED not in reason:
+        if SERVER_CRASHED not in reason and SLOW not in reason:
             break
+    if SLOW in reason:
+        raise ClusterError(f"--cluster = {address}: Ray did not start on this machine, in {ATTEMPTS} "
+                           "attempts of 30 seconds: is it too busy?")
     raise ClusterError(refusal(address, reason))
 
 

@@ -38,6 +38,7 @@ from rematch.sweeps.search_objective import Objective, over_seeds
 from rematch.sweeps.search_space import Parameter, flags, read_space
 from rematch.sweeps.search_training import advance, evaluation_count
 from rematch.training import memory_estimate, recipes
+from rematch.worlds import registry
 
 FILE, SETTINGS, JOURNAL = "search.yaml", "settings.yaml", "journal.jsonl"
 RESULT, TRIALS = "search.json", "trials"
@@ -193,8 +194,10 @@ def make_plan(
         for end in parameter.ends():
             configure(flags({parameter.key: end}))
     memory_estimate.check(config)
-    return Plan(recipe=recipe, folder=folder, space=space, request=request,
-                objective=Objective.parse(request.objective), configure=configure)
+    objective = Objective.parse(request.objective)
+    objective.check(registry.find(config.game))
+    return Plan(recipe=recipe, folder=folder, space=space, request=request, objective=objective,
+                configure=configure)
 
 
 def run(plan: Plan, minutes: float | None = None, cluster: ClusterRequest | None = None) -> SearchResult:

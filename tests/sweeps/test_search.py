@@ -72,6 +72,13 @@ def test_wrong_requests_are_one_line(words: tuple[str, ...], message: str, refus
     assert message in refused("search", "lattice", "--over", "ppo.lr=1e-3..1e-2", *words)
 
 
+def test_objective_that_the_world_does_not_have_is_refused_before_any_training(
+        refused: Runner, tmp_path: Path) -> None:
+    words = ("search", "quick", "--over", "ppo.lr=1e-3..1e-2", "--name", str(tmp_path / "x"))
+    assert "this world cannot be solved" in refused(*words, "--objective", "nash_conv")
+    assert not (tmp_path / "x").exists()
+
+
 def row(step: int, score: float, nash_conv: float | None = None) -> dict[str, Any]:
     entry = match_row("player", "random", score) | {"role": "player"}
     exact = {} if nash_conv is None else {"exact": {"nash_conv": nash_conv}}

@@ -156,6 +156,16 @@ def test_bad_trials_are_stopped_early_and_the_winner_is_confirmed(
     assert {seed for _, seed, _ in calls} == fresh
 
 
+def test_stopped_trial_has_no_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pruning compares scores; in a table of steps they would look like very few steps."""
+    synthetic(monkeypatch)
+    table = request(tmp_path / "x", objective="steps:0.5", confirm=0)
+    stopped = [entry for entry in table["trials"] if entry["state"] != "complete"]
+    assert stopped and all(entry["value"] is entry["low"] is entry["high"] is None for entry in stopped)
+    assert all(entry["value"] >= 1 for entry in table["trials"] if entry["state"] == "complete")
+    assert "stopped at evaluation" in repr(table)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> search.SearchResult:
     """A search that nothing disturbs."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rematch.core.run_config import Config as RunConfig
 
 MakeWorld = Callable[[int, int, int], World]  # games, first, seed
+Ask = Callable[[Tree, Sequence[Tree]], list[Tree]]  # what all share, a request per process -> replies
 
 
 class Regularizer(Protocol):
@@ -165,6 +166,15 @@ class Learner:
     def play_state(self) -> PlayState:
         """What its player of training games reads or changes, where that has no slot."""
         return PlayState()
+
+    def share_work(self, processes: int, ask: Ask) -> None:
+        """Training games are played in other processes; `ask` sends work of this learner to its twins
+        there."""
+
+    def answer(self, shared: Tree, request: Tree, count: Callable[[], None]) -> Tree:
+        """In such a process: the reply to a request. `count` is called again and again: a process that does
+        not count for a while hangs."""
+        raise NotImplementedError
 
     def load_weights(self, policy: Policy) -> None:
         """Start from the weights of another policy; all other state is new."""

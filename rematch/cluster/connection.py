@@ -29,6 +29,7 @@ from rematch.rollout.remote_collector import PlayerLost
 
 LOCAL = "ray"
 ADDRESS = re.compile(r"ray://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+HEAD = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([1-9][0-9]{0,4})")  # of RAY_ADDRESS
 LOOPBACK = re.compile(r"(127\.|localhost:|\[::1\]:)")  # a cluster that no other machine can reach
 EXPECTED = "expected ray, or ray://HOST:PORT"
 OBJECT_STORE = 256 << 20  # bytes of shared memory of a cluster that this process starts
@@ -46,6 +47,7 @@ CHECK_SECONDS = 2.0
 CONNECT_SECONDS = 180.0  # for a cluster that is started on a busy machine
 ATTEMPTS = 3  # to connect; the Ray Client server of Ray 2.60 crashes at times when it starts a process
 SERVER_CRASHED = "Starting Ray client server failed"
+SLOW = "timed out during startup"  # Ray waits 30 seconds for a node that it starts, and cannot be told more
 POLL_SECONDS = 0.5  # between two checks for a stop request
 
 
@@ -155,7 +157,7 @@ def listens(host: str, port: int) -> bool:
 def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
     """A cluster until the end of the block. `processors`: of a cluster that is started here."""
     check_address(address)
-    joined = os.environ.get("RAY_ADDRESS", "") if address == LOCAL else ""
+    joined = joined_address() if address == LOCAL else ""
     starts = address == LOCAL and not joined
     environment = prepare(one_machine=starts or bool(LOOPBACK.match(joined)), own_token=starts)
     if importlib.util.find_spec("ray") is None:
@@ -164,6 +166,10 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
     if match and not listens(match[1], int(match[2])):
         raise ClusterError(f"--cluster = {address}: nothing listens there; expected the port of a Ray Client "
                            "server (ray start --head --ray-client-server-port)")
+    head_of = HEAD.fullmatch(joined)
+    if head_of and not listens(head_of[1], int(head_of[2])):
+        raise ClusterError(f"RAY_ADDRESS = {joined}: nothing listens there; expected the address of a "
+                           "cluster's head (ray start --head prints it)")
     options: dict[str, Any] = {}
     if starts:
         store = min(OBJECT_STORE, max(80 << 20, system_memory.available_bytes() // 8))
@@ -178,6 +184,15 @@ def connected(address: str, processors: int | None = None) -> Iterator[Cluster]:
     finally:
         cluster.closed.set()
         driver.close()
+
+
+def joined_address() -> str:
+    """RAY_ADDRESS: the head of a cluster on one of whose machines this is; empty: start a cluster."""
+    text = os.environ.get("RAY_ADDRESS", "")
+    if text not in ("", "auto", "local") and not HEAD.fullmatch(text):
+        raise ConfigError(f"RAY_ADDRESS = {text!r}: expected HOST:PORT of a cluster's head; a client of a "
+                          "cluster is --cluster ray://HOST:PORT")
+    return "" if text == "local" else text
 
 
 def connect(address: str, environment: dict[str, str], request: dict[str, Any]) -> tuple[Driver, list[Any]]:
@@ -195,8 +210,11 @@ def connect(address: str, environment: dict[str, str], request: dict[str, Any]) 
             driver.close()
             raise
         driver.close()
-        if SERVER_CRASHED not in reason:
+        if SERVER_CRASHED not in reason and SLOW not in reason:
             break
+    if SLOW in reason:
+        raise ClusterError(f"--cluster = {address}: Ray did not start on this machine, in {ATTEMPTS} "
+                           "attempts of 30 seconds: is it too busy?")
     raise ClusterError(refusal(address, reason))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from rematch.cluster.rollout_worker import work_order
@@ -44,6 +45,8 @@ class RemotePlace:
             return self.players
 
         collector.connect(make_players, states, form.unpack if form is not None else _no_savestates)
+        for role, learner in setup.learners.items():
+            learner.share_work(len(collector.rows), partial(collector.work, role))
         return collector
 
 

@@ -14,7 +14,7 @@ from rematch.core import config as settings
 from rematch.core.arrays import Tree, stored_array, stored_bool, stored_int, stored_text
 from rematch.core.errors import ConfigError
 from rematch.core.system import user_code
-from rematch.rollout.remote_collector import ERROR, LOAD, NEEDS_STATES, SAVE
+from rematch.rollout.remote_collector import ERROR, LOAD, NEEDS_STATES, SAVE, WORK
 from rematch.rollout.rollout_buffer import RolloutBuffer
 from rematch.rollout.rollout_columns import columns, events
 from rematch.storage.tree_bytes import decode, encode
@@ -65,10 +65,14 @@ class RolloutWorker:
         return {name: str(entry) for name, entry in fingerprint(self.config).items()}
 
     def play(self, shared: bytes | None, message: bytes) -> bytes:
-        """Answer a message: load the games, save them, or play a rollout with what is `shared`. A reply with
-        `error` where the games failed."""
+        """Answer a message: load the games, save them, work for a learner, or play a rollout with what is
+        `shared`. A reply with `error` where that failed."""
         try:
             inputs = decode(message)
+            if WORK in inputs:
+                assert shared is not None, "it has the weights"
+                learner = self.setup.learners[stored_text(inputs, WORK)]
+                return encode(learner.answer(decode(shared), inputs, self._count))
             if LOAD in inputs:
                 assert shared is not None, "games may refer to it"
                 self._load_shared(decode(shared))

@@ -86,3 +86,9 @@ def stored_array(tree: Mapping[str, Any], key: str, like: NDArray[Any]) -> NDArr
         kind = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"{value!r:.60}"
         raise ValueError(f"{key} = {kind}: expected {like.dtype}{list(like.shape)}")
     return value
+
+
+def part_edges(rows: int, parts: int) -> list[int]:
+    """The first row of each of at most `parts` equal parts, and the number of rows."""
+    count = max(1, min(parts, rows))
+    return [rows * n // count for n in range(count + 1)]

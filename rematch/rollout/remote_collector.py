@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rematch.core.arrays import Tree, stored_array, stored_int, stored_texts
+from rematch.core.arrays import Tree, part_edges, stored_array, stored_int, stored_texts
 from rematch.core.component import PlayState
 from rematch.core.errors import ConfigError
 from rematch.rollout.collector import ThreadCollector
@@ -34,7 +34,7 @@ ATTEMPTS = 16  # times that a part of one rollout is played again after its play
 # What a lost player may cost: this many rollouts, or seconds since the states of its games were here; until
 # then the messages of these rollouts are kept, in the memory of a cluster too.
 MOST_ROLLOUTS, MOST_SECONDS, MOST_BYTES = 16, 10.0, 32 << 20
-LOAD, SAVE = "load", "save"  # keys of a message that is no rollout
+LOAD, SAVE, WORK = "load", "save", "work"  # keys of a message that is no rollout; WORK: of a learner
 NEEDS_STATES, ERROR = "needs_states", "error"  # keys of a reply without a rollout
 Message = tuple[Any, bytes]  # what `PartPlayers.play` takes
 
@@ -103,6 +103,7 @@ class RemoteCollector(ThreadCollector):
         self.past: list[list[Message]] = [[] for _ in self.rows]  # how a new player gets the games of a part
         self.newest: list[Message] = [(None, b"") for _ in self.rows]  # of the newest submission
         self.since, self.with_states = SinceStates(), False  # whether the newest submission asks for states
+        self.locks = [threading.Lock() for _ in self.rows]  # one thread at a time talks to a player
         self.world.fetch = self._fetch
 
     def _divide(self, threads: int) -> None:
@@ -167,32 +168,59 @@ class RemoteCollector(ThreadCollector):
         """The reply of the player of a part. A player that has other games (`new`), or that replaces a lost
         one, gets all messages since the newest states first."""
         reason = ""
-        for _ in range(ATTEMPTS):
-            try:
-                if new:
-                    self._restore(part)
-                return self._ask(part, message)
-            except PlayerLost as lost:
-                reason, new = str(lost), True
+        with self.locks[part]:
+            for _ in range(ATTEMPTS):
+                try:
+                    if new:
+                        self._restore(part)
+                    return self._ask(part, message, self._check)
+                except PlayerLost as lost:
+                    reason, new = str(lost), True
         raise ConfigError(f"the games of part {part} were lost {ATTEMPTS} times: {reason}; the run can be "
                           "resumed")
 
     def _restore(self, part: int) -> None:
         """Give a player the games of a part as they stand before the newest rollout."""
         for message in self.past[part]:
-            self._ask(part, message)
+            self._ask(part, message, self._check)
         if len(self.past[part]) > 1:  # one that is lost next has less to play again
-            reply = self._ask(part, (None, encode({SAVE: self.played})))
+            reply = self._ask(part, (None, encode({SAVE: self.played})), self._check)
             self.past[part] = [self._games(part, self.past[part][-1][0], reply["states"])]
 
-    def _ask(self, part: int, message: Message) -> Tree:
+    def _ask(self, part: int, message: Message, check: Callable[[], None]) -> Tree:
         assert self.players is not None
-        reply = decode(self.players.play(part, *message, self._check), f"the reply of part {part}")
+        reply = decode(self.players.play(part, *message, check), f"the reply of part {part}")
         if ERROR in reply:
             raise ConfigError(str(reply[ERROR]))
         if NEEDS_STATES in reply:
             raise PlayerLost("the player has other games")
         return reply
+
+    def work(self, role: str, shared: Tree, requests: Sequence[Tree]) -> list[Tree]:
+        """The replies of the learners of a role in the players' processes, which each get a request.
+
+        Their games stay as they are. A stop request waits for the replies: learning is not interrupted.
+        """
+        assert self.players is not None, "a learner learns from a rollout"
+        whole = self.players.share(encode(shared))
+        jobs: list[Future[Tree]] = []
+        for part, request in enumerate(requests):
+            jobs.append(in_thread(self._work, part, (whole, encode({WORK: role} | request))))
+        while wait(jobs, POLL_SECONDS, FIRST_EXCEPTION).not_done and not any(map(_failed, jobs)):
+            self.players.check()
+        return [job.result() for job in jobs if job.done()]
+
+    def _work(self, part: int, message: Message) -> Tree:
+        """The reply of one player, or of the one that replaces it: such a request refers to no game."""
+        reason = ""
+        with self.locks[part]:
+            for _ in range(ATTEMPTS):
+                try:
+                    return self._ask(part, message, lambda: None)
+                except PlayerLost as lost:
+                    reason = str(lost)
+        raise ConfigError(f"the work of part {part} was lost {ATTEMPTS} times: {reason}; the run can be "
+                          "resumed")
 
     def _fetch(self) -> None:
         """Ask the players for the states of their games, which the world needs now."""
@@ -290,9 +318,3 @@ def in_thread(call: Callable[..., Any], *arguments: Any) -> Future[Any]:
 
     threading.Thread(target=work, daemon=True).start()
     return future
-
-
-def part_edges(games: int, parts: int) -> list[int]:
-    """The first game of each part, and the number of games."""
-    count = max(1, min(parts, games))
-    return [games * n // count for n in range(count + 1)]

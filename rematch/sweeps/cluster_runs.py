@@ -30,6 +30,7 @@ from rematch.training import memory_estimate
 
 SYNC_SECONDS = 1.0  # between two looks at a folder on a node
 PATIENCE = 60.0  # seconds without an answer after which a node is lost
+PLACE_SECONDS = 30.0  # without a node that takes a run, after which a line says so
 ATTEMPTS = 8  # nodes that a run may lose
 
 
@@ -43,7 +44,7 @@ class RemoteRun:
         self.cluster, self.task = cluster, task
         self.options, self.top, self.log = options, top, log
         self.code: int | None = None
-        self.lost, self.signal = 0, 0
+        self.lost, self.signal, self.waits = 0, 0, False  # waits: a line says that no node takes it
         task.folder.mkdir(0o700, parents=True, exist_ok=True)
         self.lock = RunLock(task.folder)  # `rematch status` sees that it is running
         self._start()
@@ -77,7 +78,10 @@ class RemoteRun:
 
     def _take(self) -> None:
         if not self.reply.done():
-            if self.started and time.monotonic() - self.since > PATIENCE:
+            waited = time.monotonic() - self.since
+            if not self.started:
+                self._pending(waited)
+            elif waited > PATIENCE:
                 raise PlayerLost(f"no answer for {PATIENCE:.0f} seconds")
             return
         reply = decode(self.reply.result(), "the reply of a run")
@@ -89,11 +93,20 @@ class RemoteRun:
             raise ClusterError(f"node {reply['node']} cannot train for this machine: {reply[ERROR]}")
         else:
             self.log(self.task, f"runs on node {reply['node']} (process {reply['process']})")
-            self.started = True
+            self.started, self.waits = True, False
             if self.signal:
                 self.actor.call("stop", self.signal)
         if self.code is None:
             self.reply = self.actor.call("changes", SYNC_SECONDS)
+
+    def _pending(self, waited: float) -> None:
+        """No node has started the run yet: perhaps the last one with a place for it was lost."""
+        if self.signal:
+            self.actor.kill()
+            self._end(-self.signal)
+        elif waited > PLACE_SECONDS and not self.waits:
+            self.waits = True
+            self.log(self.task, f"waits for a node that has room for it: {size_of(self.options)}")
 
     def _store(self, reply: Tree) -> None:
         folder_copy.apply(self.task.folder, reply["run"])
@@ -142,9 +155,7 @@ class ClusterChildren(Children):
     ) -> None:  # fmt: skip
         super().__init__(tasks, jobs, need, log)
         self.cluster = cluster
-        self.options = {"num_cpus": max(config.threads for config in configs), "memory": need,
-                        "max_concurrency": 4, "num_gpus": int(any(map(_on_gpu, configs))),
-                        "scheduling_strategy": "SPREAD"}
+        self.options = needed(configs, need) | {"max_concurrency": 4, "scheduling_strategy": "SPREAD"}
 
     def fits(self) -> bool:
         return True
@@ -165,6 +176,14 @@ class ClusterChildren(Children):
         return task.folder.parents[len(Path(task.name).parts) - 1]
 
 
+def size_of(options: dict[str, Any]) -> str:
+    """What a run needs, as Ray's options have it."""
+    gpu = ", a GPU" if options["num_gpus"] else ""
+    count = options["num_cpus"]
+    processors = f"{count} processor{'s' if count > 1 else ''}"
+    return f"a run needs {processors}{gpu} and about {gib(options['memory'])} GiB of memory"
+
+
 def _on_gpu(config: Config) -> bool:
     return "cuda" in (config.device, config.network.device, config.dqn.device)
 
@@ -174,13 +193,19 @@ def choose_jobs(
 ) -> tuple[int, int, str]:
     """Runs at a time, bytes of memory of each, and a line about both; refuses runs that fit on no node."""
     need = max(memory_estimate.process_bytes(config) for config in configs)
-    threads, gpus = max(config.threads for config in configs), any(map(_on_gpu, configs))
+    options = needed(configs, need)
     nodes = [node["Resources"] for node in cluster.nodes()]
-    fitting = [node for node in nodes if node.get("CPU", 0) >= threads and node.get("memory", 0) >= need
-               and node.get("GPU", 0) >= int(gpus)]
-    size = f"a run needs {threads} processors{', a GPU' if gpus else ''} and about {gib(need)} GiB of memory"
-    if not fitting:
-        raise ConfigError(f"{size}: no node of the cluster at {cluster.name} has that")
-    places = sum(min(int(node["CPU"]) // threads, int(node["memory"]) // need) for node in fitting)
+    wanted = {"CPU": options["num_cpus"], "memory": need, "GPU": options["num_gpus"]}
+    places = 0
+    for node in nodes:
+        places += min(int(node.get(name, 0)) // count for name, count in wanted.items() if count)
+    if not places:
+        raise ConfigError(f"{size_of(options)}: no node of the cluster at {cluster.name} has that")
     jobs = min(runs, places if jobs_flag is None else jobs_flag)
-    return jobs, need, f"{jobs} at a time on {len(nodes)} nodes; {size}"
+    return jobs, need, f"{jobs} at a time on {len(nodes)} nodes; {size_of(options)}"
+
+
+def needed(configs: Sequence[Config], memory: int) -> dict[str, Any]:
+    """The resources that each run reserves on its node."""
+    return {"num_cpus": max(config.threads for config in configs), "memory": memory,
+            "num_gpus": int(any(map(_on_gpu, configs)))}

@@ -34,10 +34,11 @@ from rematch.reporting.result import Block, Result, Table
 from rematch.storage import atomic_files
 from rematch.storage.run_folder import CONFIG_FILE
 from rematch.storage.run_lock import LOCK_FILE, RunLock
-from rematch.sweeps.search_objective import Objective, over_seeds
+from rematch.sweeps.search_objective import STEPS, Objective, over_seeds
 from rematch.sweeps.search_space import Parameter, flags, read_space
 from rematch.sweeps.search_training import advance, evaluation_count
 from rematch.training import memory_estimate, recipes
+from rematch.worlds import registry
 
 FILE, SETTINGS, JOURNAL = "search.yaml", "settings.yaml", "journal.jsonl"
 RESULT, TRIALS = "search.json", "trials"
@@ -193,8 +194,10 @@ def make_plan(
         for end in parameter.ends():
             configure(flags({parameter.key: end}))
     memory_estimate.check(config)
-    return Plan(recipe=recipe, folder=folder, space=space, request=request,
-                objective=Objective.parse(request.objective), configure=configure)
+    objective = Objective.parse(request.objective)
+    objective.check(registry.find(config.game))
+    return Plan(recipe=recipe, folder=folder, space=space, request=request, objective=objective,
+                configure=configure)
 
 
 def run(plan: Plan, minutes: float | None = None, cluster: ClusterRequest | None = None) -> SearchResult:
@@ -392,6 +395,8 @@ def result(plan: Plan, study: Any, confirmation: list[dict[str, Any]]) -> dict[s
         pruned = trial.state.name == "PRUNED"
         value = trial.intermediate_values[max(trial.intermediate_values)] if pruned else trial.value
         state = f"stopped at evaluation {max(trial.intermediate_values)}" if pruned else "complete"
+        if pruned and plan.objective.kind == STEPS:  # its evaluations are scores, no steps
+            value, low, high = None, None, None
         values = {key: clean(text) for key, text in flag_values(plan, trial).items()}
         rows.append({"trial": index, "state": state, "values": values, "value": value, "low": low,
                      "high": high})

@@ -11,9 +11,13 @@ from typing import Any
 from rematch.core.errors import ConfigError
 from rematch.evaluation.evaluation import Evaluation
 from rematch.evaluation.statistics import Mean, mean_interval
+from rematch.worlds.game import Game
 
 SCORE, NASH_CONV, STEPS = "score", "nash_conv", "steps"
 EXPECTED = "expected score, nash_conv, or steps:X (steps until the score is at least X)"
+UNSOLVED = "--objective = 'nash_conv': this world cannot be solved; expected score or steps:X"
+UNOPPOSED = ("the evaluations have no scripted opponents, and so no score; expected --objective nash_conv, "
+             "or a world with scripted players")
 Rows = Sequence[dict[str, Any]]  # of history.json
 
 
@@ -35,6 +39,13 @@ class Objective:
         if text not in (SCORE, NASH_CONV):
             raise ConfigError(f"--objective = {text!r}: {EXPECTED}")
         return cls(kind=text)
+
+    def check(self, game: Game) -> None:
+        """ConfigError before any training in a world that has no such number."""
+        if self.kind == NASH_CONV and game.solver is None:
+            raise ConfigError(UNSOLVED)
+        if self.kind != NASH_CONV and not any(game.bots.values()):
+            raise ConfigError(UNOPPOSED)
 
     @property
     def maximize(self) -> bool:
@@ -65,15 +76,14 @@ def score(row: dict[str, Any]) -> float:
     """The mean score against scripted players, every role with the same weight."""
     evaluation = Evaluation.from_json(row)
     if not evaluation.matches:
-        raise ConfigError("the evaluations have no scripted opponents, and so no score; expected --objective "
-                          "nash_conv, or a world with scripted players")
+        raise ConfigError(UNOPPOSED)
     return float(evaluation.strength(evaluation.match_ups).score)
 
 
 def nash_conv(row: dict[str, Any]) -> float:
     value = Evaluation.from_json(row).nash_conv
     if value is None:
-        raise ConfigError("--objective = 'nash_conv': this world cannot be solved; expected score or steps:X")
+        raise ConfigError(UNSOLVED)
     return float(value)
 
 

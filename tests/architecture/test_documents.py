@@ -88,6 +88,14 @@ def test_commands_of_the_pages_exist_with_their_options() -> None:
                 assert option in options or option.replace("_", "-") in options, f"{page}: {' '.join(words)}"
 
 
+def test_no_page_installs_another_project_of_this_name() -> None:
+    """On PyPI `rematch` is a pattern matcher of somebody else."""
+    for page in DOCS:
+        for line in page.read_text().splitlines():
+            other = re.match(r"\s*\S*pip install (?:.*\s)?['\"]?rematch\b", line)
+            assert not other, f"{name_of(page)}: {line}"
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in DOCS:
         for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):

@@ -72,6 +72,7 @@ def test_cluster_on_127_0_0_1_is_joined_under_that_address(
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
     monkeypatch.setattr(connection, "connect", connect)
+    monkeypatch.setattr(connection, "listens", lambda host, port: True)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(ClusterError, match="seen"), connected("ray"):
@@ -87,6 +88,25 @@ def test_closed_port_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         address = f"ray://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(ClusterError, match="nothing listens there"), connected(address):
         pass
+
+
+@pytest.mark.parametrize("address", ["garbage", "ray://127.0.0.1:10001", "127.0.0.1", "127.0.0.1:0", "a b:1"])
+def test_odd_addresses_in_the_environment_are_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ConfigError, match=r"RAY_ADDRESS = '.*': expected HOST:PORT"), connected("ray"):
+        pass
+
+
+def test_closed_port_in_the_environment_is_one_line_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would look for three minutes for a head that is not there."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a" * 64)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{server.getsockname()[1]}")
+    with pytest.raises(ClusterError, match=r"RAY_ADDRESS = 127\.0\.0\.1:[0-9]+: nothing listens there"):
+        connected("ray").__enter__()
 
 
 @given(text=st.text(max_size=400))

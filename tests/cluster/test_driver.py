@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rematch.cluster.connection import Cluster, connected
+from rematch.cluster.connection import ATTEMPTS, Cluster, connected
 from rematch.cluster.driver import ClusterError
 from rematch.cluster.rollout_actors import RayPlayers
 from rematch.rollout.remote_collector import PlayerLost
@@ -48,6 +48,10 @@ def init(address, **options):
         raise RuntimeError("Version mismatch: The cluster has:\\n    Ray: 2.50.0\\n    Python: 3.9")
     if fault == "token":
         raise RuntimeError("Unauthenticated: wrong token")
+    if fault == "slow" or fault == "slow once" and not os.path.exists(os.environ["STUB_FILE"]):
+        open(os.environ["STUB_FILE"], "a").write("x")
+        raise Exception("The current node timed out during startup. This could happen because some of the "
+                        "raylet failed to startup or the GCS has become overloaded.")
     if fault == "crash" and not os.path.exists(os.environ["STUB_FILE"]):
         open(os.environ["STUB_FILE"], "w").close()
         raise RuntimeError("RuntimeError: Starting Ray client server failed. See the log")
@@ -192,9 +196,18 @@ def test_failed_connection_is_one_line(connect: Connect, fault: str, line: str) 
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_connection_is_tried_again_where_the_client_server_crashed(connect: Connect, tmp_path: Path) -> None:
-    assert connect("crash").nodes()
+@pytest.mark.parametrize("fault", ["crash", "slow once"])
+def test_connection_is_tried_again(connect: Connect, fault: str, tmp_path: Path) -> None:
+    """Where the Ray Client server crashed, and where Ray gave up after 30 seconds on a busy machine."""
+    assert connect(fault).nodes()
     assert (tmp_path / "crashed").exists()
+
+
+def test_cluster_that_starts_too_slowly_is_one_line(connect: Connect, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"^--cluster = ray: Ray did not start .* too busy\?$") as caught:
+        connect("slow")
+    assert "token" not in str(caught.value)
+    assert (tmp_path / "crashed").read_text() == "x" * ATTEMPTS
 
 
 def test_bytes_arrive_unchanged_and_objects_are_freed(connect: Connect) -> None:

@@ -11,11 +11,13 @@ from support import gameboy_worlds, savestate_runs
 from support.local_players import LocalPlayers, local_place
 from support.trainers import resume_run, start_run
 
+from rematch.agents.learners.expert_iteration import ExpertIteration
 from rematch.core import config as settings
 from rematch.curriculum.savestates import Savestates
 from rematch.rehearsal.compare import differences
 from rematch.rollout import remote_collector
 from rematch.rollout.remote_collector import SinceStates
+from rematch.training.loop import iterate
 from rematch.training.recipes import configure
 from rematch.training.trainer import Trainer
 
@@ -34,6 +36,13 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "beasty_expert": ("beasty_expert", LEAGUE | {
         "expert.positions": 32, "expert.completions": 1, "expert.replay_size": 256,
         "expert.minibatch_size": 32, "league.bots": ("random", "queue")}),
+    "beasty_seated": ("beasty_expert", LEAGUE | {
+        "expert.positions": 40, "expert.completions": 1, "expert.replay_size": 256,
+        "expert.playouts": "seated", "expert.minibatch_size": 32, "league.bots": ("random", "queue"),
+        "league.bot_share": 0.5}),
+    "beasty_plies_lag": ("beasty_expert", LEAGUE | {
+        "expert.positions": 40, "expert.completions": 1, "expert.replay_size": 256, "expert.plies": 2,
+        "expert.minibatch_size": 32, "lag": 1}),
     "lookahead": ("lookahead", {
         "network.hidden": (8,), "lookahead.replay_size": 512, "lookahead.minibatch_size": 32,
         "evaluation.opponents": ("random",), "evaluation.every": 5, "world.n": 5}),
@@ -59,6 +68,31 @@ def test_remote_collector_gives_the_same_bytes(name: str, tmp_path: Path) -> Non
     start_run(tmp_path / "remote", config, place=local_place(3, 0.2, made))
     assert len(made) == 1 and made[0].lost >= 2 and len(made[0].workers) == 3
     assert differences(tmp_path / "threads", tmp_path / "remote") == []
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name.startswith("beasty")])
+def test_players_search_the_positions_of_expert_iteration(
+        name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The learner's own process searches nothing; each of three players searches in every iteration."""
+    recipe, changes = RUNS[name]
+    config = settings.replace(configure(recipe), SMALL | changes)
+    made: list[LocalPlayers] = []
+    learners: list[Any] = []
+    real, rows = ExpertIteration.values, dict[int, list[int]]()
+
+    def values(learner: Any, games: Any, *others: Any) -> Any:
+        rows.setdefault(id(learner), []).append(len(games))
+        return real(learner, games, *others)
+
+    monkeypatch.setattr(ExpertIteration, "values", values)
+    trainer = Trainer(config, place=local_place(3, 0.0, made))
+    trainer.start()
+    for _ in range(2):
+        iterate(trainer)
+    (here,) = trainer.setup.learners.values()
+    learners = [actor.worker.setup.learners["player"] for actor in made[0].workers if actor.worker]
+    assert id(here) not in rows and [len(rows[id(learner)]) for learner in learners] == [2, 2, 2]
+    assert sum(map(sum, rows.values())) == 2 * config.expert.positions
 
 
 def test_resume_with_another_number_of_parts_gives_the_same_bytes(tmp_path: Path) -> None:

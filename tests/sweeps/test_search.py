@@ -71,6 +71,13 @@ def test_wrong_requests_are_one_line(words: tuple[str, ...], message: str, refus
     assert message in refused("search", "lattice", "--over", "ppo.lr=1e-3..1e-2", *words)
 
 
+def test_objective_that_the_world_does_not_have_is_refused_before_any_training(
+        refused: Runner, tmp_path: Path) -> None:
+    words = ("search", "quick", "--over", "ppo.lr=1e-3..1e-2", "--name", str(tmp_path / "x"))
+    assert "this world cannot be solved" in refused(*words, "--objective", "nash_conv")
+    assert not (tmp_path / "x").exists()
+
+
 def row(step: int, score: float, nash_conv: float | None = None) -> dict[str, Any]:
     entry = match_row("player", "random", score) | {"role": "player"}
     exact = {} if nash_conv is None else {"exact": {"nash_conv": nash_conv}}
@@ -146,6 +153,16 @@ def test_bad_trials_are_stopped_early_and_the_winner_is_confirmed(
     calls.clear()
     assert request(tmp_path / "x")["trials"] == result["trials"]  # nothing is searched again
     assert {seed for _, seed, _ in calls} == fresh
+
+
+def test_stopped_trial_has_no_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pruning compares scores; in a table of steps they would look like very few steps."""
+    synthetic(monkeypatch)
+    table = request(tmp_path / "x", objective="steps:0.5", confirm=0)
+    stopped = [entry for entry in table["trials"] if entry["state"] != "complete"]
+    assert stopped and all(entry["value"] is entry["low"] is entry["high"] is None for entry in stopped)
+    assert all(entry["value"] >= 1 for entry in table["trials"] if entry["state"] == "complete")
+    assert "stopped at evaluation" in repr(table)
 
 
 @pytest.fixture(scope="module")

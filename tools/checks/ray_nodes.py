@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from rematch.cluster.connection import ONE_MACHINE, SETTINGS
 
-ATTEMPTS = 3  # to start a node
+ATTEMPTS = 6  # to start a node
 STORE = 100 << 20  # bytes of shared memory of each node
 FAST_DETECTION = {  # a lost node is noticed after about three seconds
     "RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "500",

@@ -15,17 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rematch.agents.learner import AgentSet, Learner, MakeWorld, Regularizer, TermInfo
+from rematch.agents.learner import AgentSet, Ask, Learner, MakeWorld, Regularizer, TermInfo
 from rematch.agents.learners.ppo import Batch, Ppo, PpoConfig
 from rematch.agents.policy import Policy
 from rematch.core import rng
 from rematch.core.annealing import anneal
-from rematch.core.arrays import Floats, Tree, stored_int
+from rematch.core.arrays import Bytes, Floats, Tree, part_edges, stored_array, stored_int, stored_text
 from rematch.core.component import Evidence, Record, Setup, SmallRun
 from rematch.core.config import knob
 from rematch.core.errors import ConfigError, LearnError
@@ -124,6 +125,8 @@ class ExpertIteration(Learner):
         self.value_targets: Floats = np.zeros(config.replay_size, np.float32)
         self.count = 0  # positions searched so far
         self.playouts = config.playouts  # those of this iteration
+        self.processes = 0  # that search its positions, asked by `ask`; 0: this one does
+        self.ask: Ask = lambda shared, requests: []
 
     def make_student(self, terms: PpoConfig) -> Ppo:
         """What computes the gradient and steps of Adam."""
@@ -260,8 +263,7 @@ class ExpertIteration(Learner):
         rows = np.arange(len(decisions), dtype=np.int32)
         states = rollout.host("states")[decisions[:, 0], decisions[:, 1]]
         self.scratch.load(rows, states)
-        rng_key = RngKey(rng.key(self.seed, rng.EXPERT, 1), rng.BOT, iteration)
-        values = self.values(rows, rng_key, self._players(rollout, decisions))
+        values = self._search(rows, states, self._players(rollout, decisions), iteration)
         legal = np.isfinite(values)
         values[~legal] = 0.0
         logits = self.policy.forward(*self._observe(rows)[:2])[0].astype(np.float64)
@@ -286,10 +288,50 @@ class ExpertIteration(Learner):
         seated: NDArray[np.int32] = numbers[role_rollout.host("slot")[decisions[:, 0], decisions[:, 1]]]
         return seated
 
+    def _search(
+        self, rows: NDArray[np.int32], states: Bytes, players: NDArray[np.int32], iteration: int
+    ) -> NDArray[np.float64]:
+        """[n, A] action values of positions, searched here or in the processes that play the games."""
+        if not self.processes:
+            return self.values(rows, self._key(iteration), players)
+        shared: Tree = {"iteration": iteration, "playouts": self.playouts, "weights": self.policy.weights}
+        requests: list[Tree] = []
+        for low, high in pairwise(part_edges(len(rows), self.processes)):
+            requests.append({"first": low, "states": states[low:high], "players": players[low:high]})
+        actions, values = self.policy.role.actions.size, []
+        try:
+            for request, reply in zip(requests, self.ask(shared, requests)):
+                values.append(stored_array(reply, "values", np.zeros((len(request["states"]), actions))))
+        except (KeyError, ValueError) as error:
+            raise ConfigError(f"a reply is no search of this run's positions: {error}") from None
+        return np.concatenate(values)
+
+    def share_work(self, processes: int, ask: Ask) -> None:
+        self.processes, self.ask = processes, ask
+
+    def answer(self, shared: Tree, request: Tree, count: Callable[[], None]) -> Tree:
+        """Search some of the positions of an iteration, which keep their numbers."""
+        self.policy.set(stored_array(shared, "weights", self.policy.weights))
+        self.playouts = stored_text(shared, "playouts", ("bot", "policy", "seated"))
+        states, first = request["states"], stored_int(request, "first")
+        rows = np.arange(first, first + len(states), dtype=np.int32)
+        seats = len(self.policy.role.seats)
+        players = stored_array(request, "players", np.zeros((len(rows), seats), np.int32))
+        self.scratch.load(rows, states)
+        values, rng_key = [], self._key(stored_int(shared, "iteration"))
+        for at in range(0, len(rows), CHUNK):
+            part = slice(at, at + CHUNK)
+            values.append(self.values(rows[part], rng_key, players[part]))
+            count()
+        return {"values": np.concatenate(values)}
+
+    def _key(self, iteration: int) -> RngKey:
+        return RngKey(rng.key(self.seed, rng.EXPERT, 1), rng.BOT, iteration)
+
     def values(
         self, rows: NDArray[np.int32], rng_key: RngKey, players: NDArray[np.int32]
     ) -> NDArray[np.float64]:
-        """[n, A] action values by the search, for these games of the scratch world."""
+        """[n, A] action values by the search, for these games of the scratch world; players [n, k]."""
         c = self.config
         if self.playouts == "bot" and c.plies < 0:
             values: NDArray[np.float64]
@@ -297,15 +339,15 @@ class ExpertIteration(Learner):
             return values
         budget = (c.completions, c.plies)
 
-        def search(part: NDArray[np.int32]) -> NDArray[np.float64]:
+        def search(part: slice) -> NDArray[np.float64]:
             values: NDArray[np.float64]
             if self.playouts == "bot":
-                values = self.scratch.leaf_values(part, budget, rng_key, None, self._leaf_values)
+                values = self.scratch.leaf_values(rows[part], budget, rng_key, None, self._leaf_values)
             else:
-                values = self.scratch.policy_values(part, budget, rng_key, players[part], self._play)
+                values = self.scratch.policy_values(rows[part], budget, rng_key, players[part], self._play)
             return values
 
-        parts = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
+        parts = [slice(at, at + CHUNK) for at in range(0, len(rows), CHUNK)]
         with ThreadPoolExecutor(self.threads) as pool:
             return np.concatenate(list(pool.map(search, parts)))
 

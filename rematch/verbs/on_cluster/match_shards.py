@@ -22,14 +22,14 @@ from rematch.cluster.connection import connected
 from rematch.cluster.node_report import exact_entries
 from rematch.cluster.request import ClusterRequest, actor_count
 from rematch.cluster.rollout_actors import RayPlayers
-from rematch.core.arrays import Tree, stored_int, stored_text, stored_texts
+from rematch.core.arrays import Tree, part_edges, stored_int, stored_text, stored_texts
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player
 from rematch.core.world import World
 from rematch.evaluation.match import MatchKey, Played, PlayElsewhere, Scoreboard, joined
 from rematch.evaluation.past_policies import PastPolicies
 from rematch.reporting.html.run_payoff import matrix_players
-from rematch.rollout.remote_collector import ATTEMPTS, ERROR, PlayerLost, in_thread, part_edges
+from rematch.rollout.remote_collector import ATTEMPTS, ERROR, PlayerLost, in_thread
 from rematch.storage.tree_bytes import decode, encode
 from rematch.training.player_lookup import SUFFIX, WITH_SEARCH
 from rematch.verbs.arguments import folder_of, silent

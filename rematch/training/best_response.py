@@ -1,11 +1,11 @@
 """Best responses: policies trained against a run's frozen agents, to measure how exploitable they are.
 
-For every role, responses learn with PPO: some from new weights, some from the incumbent's weights, and where
-the rules can be stepped from any position some plan one move ahead (agents/learners/lookahead.py); each with
-several seeds (training/response_training.py). The best of them and of the incumbent itself is chosen on one
-set of games and scored on another, so its score is a lower bound ("at least") of the score of a true best
-response. Where no fresh response reaches the incumbent's score, the responses were too weak: a gain of 0 then
-shows nothing about the agents.
+For every role, responses learn with PPO: some from new weights, some from the incumbent's weights. Where the
+rules can be stepped from any position, some plan one move ahead (agents/learners/lookahead.py); elsewhere
+some start from a new training by self-play. Each kind has several seeds (training/response_training.py).
+The best of them and of the incumbent itself is chosen on one set of games and scored on another, so its score
+is a lower bound ("at least") of the score of a true best response. Where no fresh response reaches the
+incumbent's score, the responses were too weak: a gain of 0 then shows nothing about the agents.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ResponseKey:
     """One response of a request."""
 
     role: str
-    start: str  # FRESH, INCUMBENT or LOOKAHEAD
+    start: str  # FRESH, INCUMBENT, SELF_PLAY or LOOKAHEAD
     number: int
 
     @property

@@ -8,6 +8,10 @@ and advantages from wrong values would destroy the policy within an iteration (d
 A fresh response first plays a course: the frozen agents' own past policies, from the earliest to the newest,
 mixed with the scripted opponents of the run. Many agents cannot be beaten by chance, so that a new policy
 would have nothing to learn from.
+
+A response of the kind `selfplay` starts from a new training with the run's recipe and another seed, in which
+all roles learn from each other. Skills that the run needed tens of millions of steps for are not learned in
+fewer against its frozen agents alone.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ MIN_SHARE = 0.95  # of the incumbent's score: a fresh response below it was too 
 PLAYS = ("sampled", "greedy")
 UNTRAINED = "untrained"  # the incumbent itself as a candidate
 BUDGET = 10_000_000  # steps
-SELF_PLAY_BUDGETS = 5
+SELF_PLAY_BUDGETS = 10  # with the default budget as many steps as the recipe `pursuit`
 METHOD = 4  # version of the training; stored responses of another version are trained again
 
 

@@ -179,6 +179,7 @@ def self_play(
             iterate(trainer)
             trainer.end_iteration()
             PROGRESS.report(trainer.clock.progress, "responses, self-play")
+        trainer.setup.queue.drop()  # with a lag the next rollout is played already
         trainer.finish()
         networks = trainer.agents.networks
         frozen.trained[key] = {role: policy.weights.copy() for role, policy in networks.items()}

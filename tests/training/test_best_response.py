@@ -181,7 +181,7 @@ def test_self_play_is_left_out_on_request(tmp_path: Path) -> None:
     result = search(frozen, without, tmp_path / "run")
     starts = {trial["start"] for trial in result["roles"]["player"]["trials"]}
     assert starts == {"untrained", "fresh", "incumbent"}
-    assert request.self_play_steps == 10_000 and without.self_play_steps == 0
+    assert request.self_play_steps == 20_000 and without.self_play_steps == 0
 
 
 @pytest.mark.parametrize("game", ["matching", "sticks"])

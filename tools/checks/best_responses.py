@@ -239,7 +239,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--budget", type=int, default=BUDGET,
                         help="steps of a response, at most (default %(default)s)")
     parser.add_argument("--self-play", type=int, default=-1,
-                        help="steps of the training by self-play (default: five budgets)")
+                        help="steps of the training by self-play (default: ten budgets)")
     parser.add_argument("--role", default="", help="role that responds (default: every role)")
     parser.add_argument("--responses", type=int, default=2, help="responses of a kind (default %(default)s)")
     parser.add_argument("--games", type=int, default=4000, help="games of a match (default %(default)s)")

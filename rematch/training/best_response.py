@@ -1,11 +1,11 @@
 """Best responses: policies trained against a run's frozen agents, to measure how exploitable they are.
 
-For every role, responses learn with PPO: some from new weights, some from the incumbent's weights, and where
-the rules can be stepped from any position some plan one move ahead (agents/learners/lookahead.py); each with
-several seeds (training/response_training.py). The best of them and of the incumbent itself is chosen on one
-set of games and scored on another, so its score is a lower bound ("at least") of the score of a true best
-response. Where no fresh response reaches the incumbent's score, the responses were too weak: a gain of 0 then
-shows nothing about the agents.
+For every role, responses learn with PPO: some from new weights, some from the incumbent's weights. Where the
+rules can be stepped from any position, some plan one move ahead (agents/learners/lookahead.py); elsewhere
+some start from a new training by self-play. Each kind has several seeds (training/response_training.py).
+The best of them and of the incumbent itself is chosen on one set of games and scored on another, so its score
+is a lower bound ("at least") of the score of a true best response. Where no fresh response reaches the
+incumbent's score, the responses were too weak: a gain of 0 then shows nothing about the agents.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ from rematch.training.response_training import (
     INCUMBENT,
     KINDS,
     LOOKAHEAD,
+    SELF_PLAY,
     Course,
     FrozenAgents,
     LookaheadResponse,
     Response,
     search_config,
+    self_play,
+    self_play_config,
     start_kinds,
 )
 
@@ -50,7 +53,8 @@ MIN_SHARE = 0.95  # of the incumbent's score: a fresh response below it was too 
 PLAYS = ("sampled", "greedy")
 UNTRAINED = "untrained"  # the incumbent itself as a candidate
 BUDGET = 10_000_000  # steps
-METHOD = 3  # version of the training; stored responses of another version are trained again
+SELF_PLAY_BUDGETS = 10  # with the default budget as many steps as the recipe `pursuit`
+METHOD = 4  # version of the training; stored responses of another version are trained again
 
 
 Candidate = tuple[dict[str, Any], Any]  # an entry of "trials" in the result, and its player
@@ -61,9 +65,14 @@ class ExploitRequest:
     """The size of a search for best responses."""
 
     budget: int = BUDGET  # steps of all games together, for each response; at most
+    self_play: int = -1  # steps of a training by self-play, at most; 0: none; -1: SELF_PLAY_BUDGETS budgets
     seeds: int = 2  # responses of each kind
     games: int = 4000  # per match
     roles: tuple[str, ...] = ()  # roles of the responses; empty: all
+
+    @property
+    def self_play_steps(self) -> int:
+        return SELF_PLAY_BUDGETS * self.budget if self.self_play < 0 else self.self_play
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class ResponseKey:
     """One response of a request."""
 
     role: str
-    start: str  # FRESH, INCUMBENT or LOOKAHEAD
+    start: str  # FRESH, INCUMBENT, SELF_PLAY or LOOKAHEAD
     number: int
 
     @property
@@ -91,11 +100,14 @@ def request_identity(frozen: FrozenAgents, request: ExploitRequest) -> dict[str,
     """Everything that the result depends on, as JSON: equal identities have equal results."""
     spec = frozen.make(1, 0, 0).spec
     configs = [search_config(frozen.config, request.budget, (start, number), spec)
-               for start in (FRESH, INCUMBENT) for number in range(KINDS)]
+               for start in (FRESH, INCUMBENT, SELF_PLAY) for number in range(KINDS)]
     texts = [settings.to_yaml(settings.replace(config, {"threads": 1})) for config in configs]
     settings_digest = atomic_files.sha256_hex("".join([f"method {METHOD}", *texts]).encode())
     fields = asdict(request) | {"roles": list(request.roles or frozen.players)}
-    fields["starts"] = {role: start_kinds(frozen, role) for role in fields["roles"]}
+    fields["self_play"] = request.self_play_steps
+    left_out = () if request.self_play_steps else (SELF_PLAY,)
+    fields["starts"] = {role: [kind for kind in start_kinds(frozen, role) if kind not in left_out]
+                        for role in fields["roles"]}
     return {"frozen": frozen.identity(), "settings": settings_digest} | fields
 
 
@@ -153,7 +165,7 @@ def responses(
     identity = request_identity(frozen, request)
     # A copy: greedy play of the candidate must not change the frozen player.
     yield {"policy": "", "start": UNTRAINED, "seed": 0, "steps": 0}, copy(frozen.players[role])
-    for start in PROGRESS.each(start_kinds(frozen, role)):
+    for start in PROGRESS.each(identity["starts"][role]):
         for number in PROGRESS.each(range(request.seeds)):
             key = ResponseKey(role, start, number)
             description, response = describe(identity, key), new_response(frozen, request, key)
@@ -173,7 +185,8 @@ def responses(
 
 def describe(identity: Mapping[str, Any], key: ResponseKey) -> dict[str, Any]:
     """The description under which a response is stored; identity: that of its request."""
-    common = {name: identity[name] for name in ("frozen", "settings", "budget")}
+    names = ("frozen", "settings", "budget", *(["self_play"] if key.start == SELF_PLAY else []))
+    common = {name: identity[name] for name in names}
     return common | {"role": key.role, "start": key.start, "seed": key.number}
 
 
@@ -183,7 +196,7 @@ def missing_responses(
     """The responses of a request that the run does not have, in the order in which they are needed."""
     identity = request_identity(frozen, request)
     keys = [ResponseKey(role, start, number) for role in identity["roles"]
-            for start in start_kinds(frozen, role) for number in range(request.seeds)]
+            for start in identity["starts"][role] for number in range(request.seeds)]
     return [key for key in keys
             if store.load(describe(identity, key), new_response(frozen, request, key).policy) is None]
 
@@ -214,10 +227,16 @@ def train_response(
             return max(_play(frozen, board, key.role, player, (play, games, CHECKPOINT)).score
                        for play in PLAYS)
 
+    steps = 0
     if key.start == INCUMBENT and isinstance(incumbent, Policy):
         response.policy.set(incumbent.weights)
+    if key.start == SELF_PLAY:
+        config = self_play_config(frozen, request.self_play_steps, key.number)
+        with PROGRESS.part(0.0, 0.8):
+            response.policy.set(self_play(frozen, config, before_step)[key.role])
+        steps = config.iterations * config.games * config.steps
     iterations = response.search(key.start, score)
-    return response.policy.weights, iterations * response.config.games * response.config.steps
+    return response.policy.weights, steps + iterations * response.config.games * response.config.steps
 
 
 def players_by_seat(spec: Spec, role: str, player: Player, others: Mapping[str, Player]) -> list[Player]:
@@ -264,7 +283,7 @@ def measure(
     answer["gain_low"] = gain - hypot(response.score - low, incumbent_high - incumbent.score)
     answer["gain_high"] = gain + hypot(high - response.score, incumbent.score - incumbent_low)
     # How strong the search is: a response without the incumbent's weights should reach its score.
-    fresh = best_of([row for row in trials if row[0]["start"] in (FRESH, LOOKAHEAD)])[2]
+    fresh = best_of([row for row in trials if row[0]["start"] in (FRESH, LOOKAHEAD, SELF_PLAY)])[2]
     share = fresh.score / incumbent.score if incumbent.score else 1.0
     answer["fresh"] = _rate(fresh) | {"share": share, "reaches": share >= MIN_SHARE}
     answer["too_weak"] = share < MIN_SHARE and answer["gain_low"] <= 0

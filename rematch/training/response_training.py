@@ -8,12 +8,16 @@ and advantages from wrong values would destroy the policy within an iteration (d
 A fresh response first plays a course: the frozen agents' own past policies, from the earliest to the newest,
 mixed with the scripted opponents of the run. Many agents cannot be beaten by chance, so that a new policy
 would have nothing to learn from.
+
+A response of the kind `selfplay` starts from a new training with the run's recipe and another seed, in which
+all roles learn from each other. Skills that the run needed tens of millions of steps for are not learned in
+fewer against its frozen agents alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +35,7 @@ from rematch.agents.learners.ppo import Ppo
 from rematch.agents.policy import Policy, digest
 from rematch.core import config as settings
 from rematch.core import rng
+from rematch.core.arrays import Floats
 from rematch.core.errors import ConfigError
 from rematch.core.player import Player, StochasticPlayer
 from rematch.core.run_config import Config
@@ -41,13 +46,16 @@ from rematch.curriculum.levels import LevelProgress, restart_on
 from rematch.rollout.collector import ThreadCollector
 from rematch.rollout.seating import RoleSeating
 from rematch.training.device import collector_of, placed
+from rematch.training.loop import iterate
+from rematch.training.trainer import Trainer
 from rematch.worlds import registry
 from rematch.worlds.game import Game
 
-FRESH, INCUMBENT, LOOKAHEAD = "fresh", "incumbent", "ahead"  # kinds of responses
+FRESH, INCUMBENT, LOOKAHEAD, SELF_PLAY = "fresh", "incumbent", "ahead", "selfplay"  # kinds of responses
 # (factor on the run's learning rate, entropy weight) of responses 0 and 1; response 2 has the run's settings
 RESPONSE_HYPERPARAMS = ((3.0, 0.5), (1.0, 0.1))
-LOW_ENTROPY = 1  # index of the hyperparameters for strong initial weights
+TRAINED_HYPERPARAMS = ((1 / 3, 0.1), (1.0, 0.5))  # of responses that start from trained weights
+LOW_ENTROPY = 1  # index of the hyperparameters of exploiters (training/components/exploiters.py)
 RUN_RECIPE = 2  # number, modulo KINDS, of responses with the PPO settings of the run
 KINDS = 3
 CONTINUOUS = 0.1  # factor on the entropy weight for continuous actions: their entropy has no upper bound
@@ -73,6 +81,8 @@ class FrozenAgents:
     iteration: int
     level: LevelProgress | None = None  # responses play on the same level
     past: Sequence[Mapping[str, Player]] = ()  # earlier players of the run, oldest first
+    # Weights of trainings by self-play, by seed and steps: one training serves the responses of all roles.
+    trained: dict[tuple[int, int], dict[str, Floats]] = field(default_factory=dict, compare=False)
 
     @property
     def game(self) -> Game:
@@ -93,7 +103,10 @@ class FrozenAgents:
         return {"iteration": self.iteration, "weights": weights, "past": past} | level
 
 
-def response_config(config: Config, budget: int, number: int, spec: Spec) -> Config:
+def response_config(
+    config: Config, budget: int, number: int, spec: Spec,
+    hyperparams: tuple[tuple[float, float], ...] = RESPONSE_HYPERPARAMS,
+) -> Config:  # fmt: skip
     """The run's settings, changed for one policy that learns against frozen players."""
     ppo = config.ppo
     own_lr = ppo.lr or type(ppo)().lr  # the default where a control run has the rate 0
@@ -103,7 +116,7 @@ def response_config(config: Config, budget: int, number: int, spec: Spec) -> Con
     })  # fmt: skip
     if number % KINDS == RUN_RECIPE:
         return changed
-    lr_factor, entropy_weight = RESPONSE_HYPERPARAMS[number % KINDS]
+    lr_factor, entropy_weight = hyperparams[number % KINDS]
     lr = lr_factor * own_lr
     discrete = all(role.actions.kind == "discrete" for role in spec.roles.values())
     return settings.replace(changed, {
@@ -118,21 +131,59 @@ def response_config(config: Config, budget: int, number: int, spec: Spec) -> Con
 def search_config(config: Config, budget: int, response: tuple[str, int], spec: Spec) -> Config:
     """`response_config` for `rematch exploit`; response: its start and number.
 
-    A response that starts from trained weights has the run's learning rate and a limit of the KL divergence.
-    Fresh responses with continuous actions all have the high entropy weight (docs/results/LOG.md).
+    A response that starts from trained weights has a limit of the KL divergence, and the first one a lower
+    learning rate: the run's own rate destroys what a long training has annealed (docs/results/LOG.md).
+    Fresh responses with continuous actions all have the high entropy weight.
     """
     start, number = response
-    changed = response_config(config, budget, number, spec)
+    trained = start in (INCUMBENT, SELF_PLAY)
+    hyperparams = TRAINED_HYPERPARAMS if trained else RESPONSE_HYPERPARAMS
+    changed = response_config(config, budget, number, spec, hyperparams)
     if number % KINDS == RUN_RECIPE:
         return changed
+    if trained:
+        return settings.replace(changed, {"ppo.target_kl": TARGET_KL})
     if start == FRESH and any(role.actions.kind == "continuous" for role in spec.roles.values()):
         entropy_weight = response_config(config, budget, 0, spec).ppo.entropy_weight
         changed = settings.replace(changed, {"ppo.entropy_weight": entropy_weight})
-    if start == INCUMBENT:
-        lr = response_config(config, budget, LOW_ENTROPY, spec).ppo.lr
-        changed = settings.replace(changed, {"ppo.lr": lr, "ppo.lr_final": min(changed.ppo.lr_final, lr / 10),
-                                             "ppo.target_kl": TARGET_KL})
     return changed
+
+
+# --- a training by self-play --------------------------------------------------------------------------------
+
+
+def self_play_config(frozen: FrozenAgents, limit: int, number: int) -> Config:
+    """The run's recipe for a training with another seed: as many steps as the run, `limit` at most."""
+    c = frozen.config
+    steps = min(limit, frozen.iteration * c.games * c.steps)
+    recipe = response_config(c, steps, RUN_RECIPE, frozen.make(1, 0, 0).spec)
+    seed = rng.key(c.seed, rng.EXPLOITER, number) >> 32
+    return settings.replace(recipe, {"seed": seed, "curriculum.kind": "none", "exploiters.every": 0})
+
+
+def self_play(
+    frozen: FrozenAgents, config: Config, before_step: Callable[[], None] = lambda: None
+) -> dict[str, Floats]:
+    """The weights of all roles after a new training in which they learn from each other.
+
+    It never meets the frozen agents: the run itself became as strong as it is in this way.
+    """
+    key = (config.seed, config.total_steps)
+    if key not in frozen.trained:
+        trainer = Trainer(config)
+        if frozen.level:
+            restart_on(trainer.world, frozen.level.present_stage)
+        trainer.setup.collector.before_step = before_step
+        trainer.start()
+        while not trainer.clock.done:
+            iterate(trainer)
+            trainer.end_iteration()
+            PROGRESS.report(trainer.clock.progress, "responses, self-play")
+        trainer.setup.queue.drop()  # with a lag the next rollout is played already
+        trainer.finish()
+        networks = trainer.agents.networks
+        frozen.trained[key] = {role: policy.weights.copy() for role, policy in networks.items()}
+    return frozen.trained[key]
 
 
 # --- one response -----------------------------------------------------------------------------------------
@@ -370,7 +421,12 @@ def can_look_ahead(frozen: FrozenAgents, role: str) -> bool:
 
 def start_kinds(frozen: FrozenAgents, role: str) -> list[str]:
     """The kinds of responses that are possible for a role."""
-    incumbent = [INCUMBENT] if isinstance(frozen.players[role], Policy) else []  # only a policy has weights
-    return [FRESH, *incumbent, *([LOOKAHEAD] if can_look_ahead(frozen, role) else [])]
+    ahead = can_look_ahead(frozen, role)
+    possible = {
+        INCUMBENT: isinstance(frozen.players[role], Policy),  # only a policy has weights
+        SELF_PLAY: frozen.config.learner == "ppo" and not ahead,
+        LOOKAHEAD: ahead,
+    }
+    return [FRESH, *(kind for kind, is_possible in possible.items() if is_possible)]
 
 

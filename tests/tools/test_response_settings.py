@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import response_settings
 
@@ -53,3 +54,27 @@ def test_every_response_is_a_line_and_is_trained_once(
         assert line["steps"] >= 1000 and len(line["checkpoints"]) >= 2
     with pytest.raises(ConfigError, match="narrow: expected some of first, second"):
         response_settings.main([str(tmp_path / "run"), "--variants", "narrow"])
+
+
+def test_response_starts_from_the_agents_of_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seed in (("run", 0), ("other", 1)):
+        api.train("pursuit", SMALL | {"seed": seed}, tmp_path / name)
+    words = [str(tmp_path / "run"), "--budget", "1000", "--games", "20", "--roles", "evader", "--variants",
+             "first", "--starts", "selfplay", "--out", str(tmp_path / "lines.jsonl")]  # fmt: skip
+    monkeypatch.setattr(response_settings, "CHECKPOINT_GAMES", 10)
+    began: list[Any] = []
+    plain = response_settings.Response.search
+
+    def search(self: Any, start: str, score: Any) -> int:
+        began.append(self.policy.weights.copy())
+        return plain(self, start, score)
+
+    monkeypatch.setattr(response_settings.Response, "search", search)
+    assert response_settings.main([*words, "--other", str(tmp_path / "other")]) == 0
+    (line,) = [json.loads(text) for text in (tmp_path / "lines.jsonl").read_text().splitlines()]
+    assert line["other"] == 1 and line["seed"] == 0 and set(line["untrained"]) == {"sampled", "greedy"}
+    assert np.array_equal(began[0], api.load(tmp_path / "other").policies["evader"].weights)  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="belong together"):
+        response_settings.main(words)

@@ -170,7 +170,20 @@ def test_bots_can_be_frozen_players(tmp_path: Path) -> None:
     result = search(frozen, request, tmp_path / "run")
     answer = result["roles"]["matcher"]
     assert answer["score"] == 1.0
-    assert {trial["start"] for trial in answer["trials"]} == {"untrained", "fresh"}
+    assert {trial["start"] for trial in answer["trials"]} == {"untrained", "fresh", "selfplay"}
+
+
+def test_self_play_is_left_out_on_request(tmp_path: Path) -> None:
+    frozen = frozen_of(small("sticks"), tmp_path / "run")
+    request = ExploitRequest(budget=2000, seeds=1, games=30)
+    result = search(frozen, request, tmp_path / "run")
+    steps = {trial["start"]: trial["steps"] for trial in result["roles"]["player"]["trials"]}
+    assert steps["selfplay"] == steps["incumbent"] + 1024, "the run itself had one iteration"
+    without = ExploitRequest(budget=2000, self_play=0, seeds=1, games=30)
+    result = search(frozen, without, tmp_path / "run")
+    starts = {trial["start"] for trial in result["roles"]["player"]["trials"]}
+    assert starts == {"untrained", "fresh", "incumbent"}
+    assert request.self_play_steps == 20_000 and without.self_play_steps == 0
 
 
 @pytest.mark.parametrize("game", ["matching", "sticks"])
@@ -434,5 +447,5 @@ def test_exploit_reports_wins_and_draws_of_a_card_game(tmp_path: Path) -> None:
     assert abs(answer["incumbent"]["score"] - 0.5) < 0.08
     assert answer["win"] == pytest.approx(answer["score"] - answer["draws"] / 2 / answer["games"])
     text = "\n".join(best_response_text.lines(result))
-    assert f"won {answer['win']:.3f} [" in text and len(output) == 2
+    assert f"won {answer['win']:.3f} [" in text and len(output) == 3
     assert verb.exploit(tmp_path / "run", ExploitRequest(budget=60_000, seeds=1, games=600)) == result

@@ -12,7 +12,14 @@ from support.emulated_training import TINY, emulated_gpu, emulated_training
 from rematch import api
 from rematch.agents.learners.cuda_ppo import CudaPpo
 from rematch.training.loop import iterate
-from rematch.training.response_training import Course, FrozenAgents, Response, search_config
+from rematch.training.response_training import (
+    Course,
+    FrozenAgents,
+    Response,
+    search_config,
+    self_play,
+    self_play_config,
+)
 from rematch.training.trainer import Trainer
 
 pytestmark = [
@@ -72,6 +79,21 @@ def test_fresh_response_plays_its_course_and_takes_its_best_checkpoint(emulated_
     assert not np.array_equal(weights[0], weights[1]) and not np.array_equal(weights[1], weights[2])
     seats = response.collector.rollout.slot_tensor
     assert (seats[:, :, 1] == 0).all() and (seats[1:, :, 0] != 0).all()
+
+
+def test_response_starts_from_self_play_on_the_gpu(emulated_training: None) -> None:
+    frozen = frozen_of(trainer_of())
+    config = self_play_config(frozen, 2 * STEPS, 0)
+    assert config.device == "cuda" and config.iterations == 1, "as many as the run"
+    weights = self_play(frozen, config)
+    untrained = trainer_of(seed=config.seed).agents.networks
+    assert weights.keys() == untrained.keys()
+    for role, policy in untrained.items():
+        assert np.isfinite(weights[role]).all() and not np.array_equal(weights[role], policy.weights)
+    response = response_to(frozen, "selfplay", 4)
+    response.policy.set(weights["evader"])
+    assert response.search("selfplay", lambda player: 0.5) == 2, "the first round did not improve"
+    assert np.array_equal(response.policy.weights, weights["evader"])
 
 
 def test_exploiters_train_in_a_run_with_compiled_kernels(emulated_training: None) -> None:

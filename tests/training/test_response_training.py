@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,18 @@ from rematch import api
 from rematch.core import config as settings
 from rematch.evaluation.past_policies import load_past_policies
 from rematch.rehearsal.trial import play
-from rematch.training.response_training import PAST, Course, FrozenAgents, Response, search_config
+from rematch.training import response_training
+from rematch.training.best_response import ExploitRequest, ResponseKey, train_response
+from rematch.training.loop import iterate as plain
+from rematch.training.response_training import (
+    PAST,
+    Course,
+    FrozenAgents,
+    Response,
+    search_config,
+    self_play,
+    self_play_config,
+)
 from rematch.training.trained_run import world_builder
 from rematch.worlds import registry
 
@@ -102,6 +116,70 @@ def test_every_third_response_has_the_settings_of_the_run(game: str, start: str)
         assert made[number].total_steps == 10**6
     assert made[0].ppo == made[3].ppo and made[1].ppo == made[4].ppo
     assert made[0].ppo.magnet_weight == made[1].ppo.magnet_weight == 0.0
+
+
+def test_self_play_is_the_run_again_with_another_seed(tmp_path: Path) -> None:
+    """It never meets the frozen agents: whatever their weights are, it ends with the same ones."""
+    frozen = trained_frozen(tmp_path / "run")
+    config = self_play_config(frozen, 10**9, 0)
+    assert config.seed != frozen.config.seed and config.total_steps == 64 * 16 * 4
+    assert config.ppo == frozen.config.ppo and config.league == frozen.config.league
+    assert self_play_config(frozen, 2000, 0).total_steps == 2000
+    assert self_play_config(frozen, 2000, 1).seed != config.seed
+    weights = self_play(frozen, config)
+    assert set(weights) == {"pursuer", "evader"}
+    others = {role: copy(player) for role, player in frozen.players.items()}
+    for player in others.values():
+        player.set(player.weights + np.float32(1))  # type: ignore[attr-defined]
+    again = self_play(replace(frozen, players=others, trained={}), config)
+    for role, player in frozen.players.items():
+        assert np.array_equal(weights[role], again[role])
+        assert not np.array_equal(weights[role], player.weights)  # type: ignore[attr-defined]
+
+
+def test_one_self_play_serves_the_responses_of_all_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = trained_frozen(tmp_path / "run")
+    made: list[Any] = []
+    plain = response_training.Trainer
+
+    def noted(config: Any) -> Any:
+        made.append(config)
+        return plain(config)
+
+    monkeypatch.setattr(response_training, "Trainer", noted)
+    request = ExploitRequest(budget=1000, seeds=1, games=10)
+    steps = 0
+    for role in ("pursuer", "evader"):
+        key = ResponseKey(role, "selfplay", 0)
+        weights, count = train_response(frozen, request, key, lambda: None)
+        (trained,) = frozen.trained.values()
+        assert weights.shape == trained[role].shape and count > 64 * 16 * 4
+        steps += count
+    assert len(made) == 1 and steps == 2 * (64 * 16 * 4 + 64 * 16)
+
+
+def test_self_play_is_on_the_level_of_the_frozen_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = trained_frozen(tmp_path / "run")
+    stage = frozen.make(1, 0, 0).next.stage[0].copy()
+    stage[0] += 0.5  # the smallest distance at the start
+    seen: list[Any] = []
+    monkeypatch.setattr(response_training, "iterate", lambda trainer: seen.append(trainer) or plain(trainer))
+    on_level: Any = SimpleNamespace(present_stage=stage)
+    self_play(replace(frozen, level=on_level), self_play_config(frozen, 1, 0))
+    assert (seen[0].world.next.stage == stage).all()
+
+
+def test_first_response_from_trained_weights_has_a_lower_rate() -> None:
+    config = api.configure("pursuit")
+    spec = registry.find("pursuit").spec(config.world)
+    for start in ("incumbent", "selfplay"):
+        first, second = (search_config(config, 10**6, (start, number), spec).ppo for number in (0, 1))
+        assert first.lr == pytest.approx(config.ppo.lr / 3) and second.lr == config.ppo.lr
+        assert first.entropy_weight < second.entropy_weight and first.target_kl == second.target_kl > 0
 
 
 def test_fresh_responses_explore_widely_with_continuous_actions() -> None:

@@ -134,7 +134,7 @@ def test_best_responses_of_actors_are_the_same_files(run: Path, tmp_path: Path) 
         fields = {"budget": 256, "seeds": 1, "games": 4, "roles": ["evader"]}
         order = encode({"request": fields, "name": "small", "run": folder_copy.whole(folders["there"])})
         actors: Any = LocalActors(ResponseActor, [order] * 2)
-        assert [key.start for key in keys] == ["fresh", "incumbent"]
+        assert [key.start for key in keys] == ["fresh", "incumbent", "selfplay"]
         return start_training(actors, keys)
 
     with Run.open(folders["there"], write=True) as stored:

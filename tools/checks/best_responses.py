@@ -225,7 +225,8 @@ def lattices(args: argparse.Namespace) -> int:
 
 def request_of(args: argparse.Namespace) -> ExploitRequest:
     roles = (args.role,) if args.role else ()
-    return ExploitRequest(budget=args.budget, seeds=args.responses, games=args.games, roles=roles)
+    return ExploitRequest(budget=args.budget, self_play=args.self_play, seeds=args.responses,
+                          games=args.games, roles=roles)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -237,6 +238,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the lattice runs (default %(default)s)")
     parser.add_argument("--budget", type=int, default=BUDGET,
                         help="steps of a response, at most (default %(default)s)")
+    parser.add_argument("--self-play", type=int, default=-1,
+                        help="steps of the training by self-play (default: ten budgets)")
     parser.add_argument("--role", default="", help="role that responds (default: every role)")
     parser.add_argument("--responses", type=int, default=2, help="responses of a kind (default %(default)s)")
     parser.add_argument("--games", type=int, default=4000, help="games of a match (default %(default)s)")

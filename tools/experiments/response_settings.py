@@ -2,11 +2,14 @@
 
     python tools/experiments/response_settings.py RUN [--device cuda] [--budget 20000000] [--minutes 9]
     python tools/experiments/response_settings.py RUN --variants recipe,wide --starts fresh --roles pursuer
+    python tools/experiments/response_settings.py RUN --starts selfplay --other RUN2 --variants first
 
 Every role and start (`fresh`, `incumbent`) is trained with each variant: `first`, `second` and `recipe` are
 the settings of the three kinds of responses of `rematch exploit`, of which `recipe` has the run's own; the
 others change these: `no_magnet`; `wide` (the entropy weight of `first` at the start); `gentle` (a tenth of
-the learning rate, the entropy weight of the run's end). A response is a line of the file (--out) as soon as
+the learning rate, the entropy weight of the run's end). Responses of the start `selfplay` begin with the
+agents of --other, a run of the same recipe with another seed, in place of a training by self-play; their
+lines have its seed and the score before the first step. A response is a line of the file (--out) as soon as
 it is trained; the same command again continues. Scores are those of sampled and greedy play in games that
 chose no checkpoint; that of the incumbent stands beside them, and where the game can be solved the exact
 score and the share of the exact gain of the better play.
@@ -32,14 +35,21 @@ from rematch.core import config as settings  # noqa: E402
 from rematch.core.errors import ConfigError  # noqa: E402
 from rematch.evaluation.match import Scoreboard  # noqa: E402
 from rematch.training import best_response, response_training  # noqa: E402
-from rematch.training.response_training import FRESH, INCUMBENT, Course, FrozenAgents, Response  # noqa: E402
+from rematch.training.response_training import (  # noqa: E402
+    FRESH,
+    INCUMBENT,
+    SELF_PLAY,
+    Course,
+    FrozenAgents,
+    Response,
+)
 from rematch.verbs.arguments import folder_of  # noqa: E402
 from rematch.verbs.exploit import on_device  # noqa: E402
 from rematch.verbs.on_cluster.response_actors import frozen_agents  # noqa: E402
 
 PRESENT = {"first": 0, "second": 1, "recipe": 2}  # numbers of responses of `rematch exploit`
 VARIANTS = (*PRESENT, "no_magnet", "wide", "gentle")
-STARTS = (FRESH, INCUMBENT)
+STARTS = (FRESH, INCUMBENT, SELF_PLAY)
 CHECKPOINT_GAMES = 1000
 SEED = 7  # variants have the same games and the same first weights
 OWN = ("lr", "lr_final", "anneal", "entropy_weight", "entropy_weight_final", "magnet_weight", "magnet_decay",
@@ -70,7 +80,10 @@ def exact_score(frozen: FrozenAgents, role: str, policy: Any, play: str) -> Line
     return {key: None if value is None else round(value, 5) for key, value in exact.items()}
 
 
-def train(frozen: FrozenAgents, role: str, start: str, variant: str, sizes: tuple[int, int, int]) -> Line:
+def train(
+    frozen: FrozenAgents, role: str, start: str, variant: str, sizes: tuple[int, int, int],
+    other: FrozenAgents | None = None,
+) -> Line:  # fmt: skip
     """Train one response and measure it; sizes: budget, games of the report, seed."""
     budget, games, seed = sizes
     config = variant_config(frozen, start, variant, budget)
@@ -87,8 +100,10 @@ def train(frozen: FrozenAgents, role: str, start: str, variant: str, sizes: tupl
         checkpoints.append(max(score(player, CHECKPOINT_GAMES, best_response.CHECKPOINT).values()))
         return checkpoints[-1]
 
-    if start == INCUMBENT:
-        response.policy.set(frozen.players[role].weights)  # type: ignore[attr-defined]
+    if start != FRESH:
+        source: Any = other if start == SELF_PLAY else frozen
+        response.policy.set(source.players[role].weights)
+    untrained = score(response.policy, games, best_response.REPORT) if start == SELF_PLAY else {}
     began = time.perf_counter()
     iterations = response.search(start, checkpoint)
     seconds = time.perf_counter() - began
@@ -96,6 +111,8 @@ def train(frozen: FrozenAgents, role: str, start: str, variant: str, sizes: tupl
     scores = score(response.policy, games, best_response.REPORT)
     exact = [exact_score(frozen, role, response.policy, play) for play in best_response.PLAYS]
     known = {"exact": max(exact, key=lambda each: each["found"])} if exact[0] else {}
+    if untrained:
+        known["untrained"] = {play: round(value, 4) for play, value in untrained.items()}
     return known | {"steps": steps, "seconds": round(seconds, 1),
             "checkpoints": [round(each, 4) for each in checkpoints],
             **{play: round(value, 4) for play, value in scores.items()}}  # fmt: skip
@@ -106,7 +123,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("run", help="folder of a run")
     parser.add_argument("--variants", default=",".join(VARIANTS))
-    parser.add_argument("--starts", default=",".join(STARTS))
+    parser.add_argument("--starts", default=f"{FRESH},{INCUMBENT}")
+    parser.add_argument("--other", default="", help="folder of the run with whose agents `selfplay` starts")
     parser.add_argument("--roles", default="", help="default: every role")
     parser.add_argument("--budget", type=int, default=20_000_000, help="steps of a response, at most")
     parser.add_argument("--games", type=int, default=4000)
@@ -120,6 +138,9 @@ def main(arguments: Sequence[str]) -> int:
     for name, known in [*((v, VARIANTS) for v in variants), *((s, STARTS) for s in starts)]:
         if name not in known:
             raise ConfigError(f"{name}: expected some of {', '.join(known)}")
+    if (SELF_PLAY in starts) != bool(args.other):
+        raise ConfigError("--starts selfplay and --other RUN belong together")
+    other = frozen_agents(folder_of(args.other), print) if args.other else None
     folder = folder_of(args.run)
     frozen = on_device(frozen_agents(folder, print), args.device)
     for role in args.roles.split(",") if args.roles else frozen.players:
@@ -128,12 +149,14 @@ def main(arguments: Sequence[str]) -> int:
                 key = {"game": frozen.config.game, "seed": frozen.config.seed, "iteration": frozen.iteration,
                        "role": role, "start": start, "variant": variant, "budget": args.budget,
                        "response_seed": args.seed}  # fmt: skip
+                if other is not None and start == SELF_PLAY:
+                    key["other"] = other.config.seed
                 if any(key.items() <= line.items() for line in records([args.out])):
                     continue
                 if time.monotonic() > end:
                     print("the time is over: the same command continues")
                     return 0
-                line = key | train(frozen, role, start, variant, (args.budget, args.games, args.seed))
+                line = key | train(frozen, role, start, variant, (args.budget, args.games, args.seed), other)
                 line["incumbent"] = round(_incumbent(frozen, role, args.games), 4)
                 line["n"], line["device"] = args.games, frozen.config.device
                 append(args.out, line)

@@ -115,7 +115,16 @@ def use_plain_names(parts: Parts) -> Parts:
     return parts
 
 
-STEPS: tuple[Step, ...] = (name_parts_by_component, use_plain_names)
+def name_search_targets(parts: Parts) -> Parts:
+    """Version 2 -> 3: the replay buffer of expert iteration names its targets as the code does."""
+    for learner in parts.get("learners", {}).values():
+        for old, new in (("found", "q_targets"), ("worth", "value_targets")):
+            if old in learner:
+                learner[new] = learner.pop(old)
+    return parts
+
+
+STEPS: tuple[Step, ...] = (name_parts_by_component, use_plain_names, name_search_targets)
 VERSION = len(STEPS)  # the version that this code writes
 
 RETURN_NAMES = {f"return_{old}": f"return_{new}" for old, new in REWARD_TERMS.items()}

@@ -25,8 +25,9 @@ def doubled(parts: migrations.Parts) -> migrations.Parts:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two steps, as if the present version were 2."""
-    monkeypatch.setattr(migrations, "STEPS", (renamed, doubled))
+    """Two steps that change something, and none after version 2."""
+    unchanged = (dict,) * (migrations.VERSION - 2)
+    monkeypatch.setattr(migrations, "STEPS", (renamed, doubled, *unchanged))
 
 
 def saved(folder: Path, version: Any = None) -> Path:

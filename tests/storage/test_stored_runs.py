@@ -77,7 +77,7 @@ def shapes(leaves: Leaves) -> dict[str, Any]:
 def test_stored_runs_exist() -> None:
     assert [f"{path.parent.name}/{path.name}" for path in STORED] == [
         "run_v0/dqn", "run_v0/gym_ppo", "run_v0/ppo", "run_v1/lookahead", "run_v1/ppo", "run_v2/dqn",
-        "run_v2/ppo"]  # fmt: skip
+        "run_v2/expert", "run_v2/ppo", "run_v3/ppo"]  # fmt: skip
     for folder in DATA.glob("run_v*"):
         files = [path for path in folder.rglob("*") if path.is_file()]
         assert files and sum(path.stat().st_size for path in files) < 100_000

@@ -52,8 +52,7 @@ def small(game: str, **changes: Any) -> Config:
     tiny: dict[str, Any] = {
         "threads": 1, "games": 64, "steps": 16, "total_steps": 64 * 16, "network.hidden": (16,),
         "ppo.lr": 0.0, "ppo.anneal": "none", "ppo.minibatch_size": 256, "ppo.gamma": 1.0,
-        "league.opponent_share": 0.0,
-        "evaluation.games": 4,
+        "league.opponent_share": 0.0, "evaluation.games": 4,
     }
     tiny |= {key.replace("__", "."): value for key, value in changes.items()}
     return settings.replace(api.default(game), tiny)

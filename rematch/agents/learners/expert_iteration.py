@@ -206,16 +206,17 @@ class ExpertIteration(Learner):
 
     def state_dict(self) -> Tree:
         n = min(self.count, self.config.replay_size)
-        replay = {"states": self.states[:n], "found": self.q_targets[:n], "worth": self.value_targets[:n]}
+        replay = {name: array[:n] for name, array in self._replay_arrays().items()}
         return self.student.state_dict() | replay | {"count": self.count}
 
     def load_state_dict(self, tree: Tree) -> None:
         self.student.load_state_dict(tree)
         self.count = stored_int(tree, "count")
-        stored: dict[str, NDArray[Any]]
-        stored = {"states": self.states, "found": self.q_targets, "worth": self.value_targets}
-        for name, array in stored.items():
+        for name, array in self._replay_arrays().items():
             array[: len(tree[name])] = tree[name]
+
+    def _replay_arrays(self) -> dict[str, NDArray[Any]]:
+        return {"states": self.states, "q_targets": self.q_targets, "value_targets": self.value_targets}
 
     def learn(self, rollout: RolloutBuffer, progress: float, iteration: int) -> dict[str, float]:
         """One iteration: search some decisions of the rollout, then train on the replay buffer."""

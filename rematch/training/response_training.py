@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rematch.agents.build import learner_class
 from rematch.agents.learners.lookahead import (
     Lookahead,
     LookaheadConfig,
@@ -424,7 +425,7 @@ def start_kinds(frozen: FrozenAgents, role: str) -> list[str]:
     ahead = can_look_ahead(frozen, role)
     possible = {
         INCUMBENT: isinstance(frozen.players[role], Policy),  # only a policy has weights
-        SELF_PLAY: frozen.config.learner == "ppo" and not ahead,
+        SELF_PLAY: learner_class(frozen.config).trains_policy and not ahead,
         LOOKAHEAD: ahead,
     }
     return [FRESH, *(kind for kind, is_possible in possible.items() if is_possible)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import types
+import copy
 from typing import Any
 
 import pytest
@@ -23,7 +23,6 @@ from rematch.evaluation.evaluator import (
 )
 from rematch.evaluation.match import Scoreboard
 from rematch.evaluation.statistics import wilson
-from rematch.worlds.capabilities import Defaults
 
 
 class Recording(Scoreboard):
@@ -156,11 +155,11 @@ def test_evaluate_changes_no_player() -> None:
     assert not any(greedy for greedy, _ in before.values())
 
 
-def test_best_bots_is_empty_without_bots() -> None:
+def test_best_bots_is_empty_without_bots(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ended a run's last evaluation in a traceback."""
-    bots = {"matcher": ("heads",), "hider": ()}
-    alone = types.SimpleNamespace(bots=bots, bot=toys.matching.bot, defaults=Defaults())
-    best = best_bots(Recording("matching"), alone, spec_of("matching"), (4, (), 0))  # type: ignore[arg-type]
+    alone = copy.copy(toys.matching)
+    monkeypatch.setattr(alone, "bots", {"matcher": ("heads",), "hider": ()})
+    best = best_bots(Recording("matching"), alone, spec_of("matching"), (4, (), 0))
     assert best == {}
     row: dict[str, Any] = {"table": [{"role": "hider", "rival": "heads"}]}
     attach_best_bots(row, best)

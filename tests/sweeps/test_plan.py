@@ -269,7 +269,7 @@ def test_finished_sweep_runs_nothing_again(
         assert run["measures"]["NE-GAP"] == {
             "value": last["gap"], "low": last["gap_low"], "high": last["gap_high"]}
         assert run["measures"]["SR_P"]["value"] == last["SR_P"] and run["verdict"] == last["verdict"]
-        assert (run["step"], run["pairings"], run["games"]) == (1280, 2, 4)
+        assert (run["step"], run["pairings"], run["games"]) == (3840, 2, 4)
     mean = sum(run["measures"]["score"]["value"] for run in cell["runs"]) / 3
     assert cell["iqm"]["score"]["value"] == pytest.approx(mean) and cell["iqm"]["score"]["n"] == 3
 

@@ -73,7 +73,7 @@ def test_resumed_run_shows_where_it_is_at_once(terminal: Open) -> None:
     again = terminal(["-m", "rematch", "resume", "x"], 80, 24)
     first = again.wait(lambda text: "of 3.20 M steps" in text)
     assert " 0 of 3.20 M" not in first and "evaluation at step" in first
-    assert "after " in first and " of 100000 iterations" in first.replace("\n", " ")
+    assert "after " in first and " of 100,000 iterations" in first.replace("\n", " ")
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)

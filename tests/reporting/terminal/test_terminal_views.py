@@ -51,7 +51,8 @@ def terminal(tmp_path: Path) -> Iterator[Open]:
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_panel_fits_follows_a_resize_and_answers_ctrl_c(columns: int, lines: int, terminal: Open) -> None:
     view = terminal([*LONG_RUN, "--name", "x"], columns, lines)
-    text = view.wait(lambda text: "left" in text and "wins" in text and "evaluation at step" in text)
+    shown = ("left", "wins", "evaluation at step", "╰")  # the last line of a panel that is drawn as a whole
+    text = view.wait(lambda text: all(part in text for part in shown))
     assert "of 3.20 M steps" in text and "▁" in text.replace("█", "▁"), "a bar, and trends"
     assert text.count("╭") == text.count("╰") == 1
     for width, height in ((columns - 20, lines), (columns + 10, lines - 4), (columns, lines)):

@@ -62,7 +62,7 @@ def test_panel_fits_follows_a_resize_and_answers_ctrl_c(columns: int, lines: int
         text = view.wait(lambda text: text.count("╰") == 1)
         assert text.count("╭") == text.count("╰") == 1, "no remains of an older panel"
     view.type("\x03")
-    assert "press Ctrl-C again" in view.wait(lambda text: "Ctrl-C: saving" in text)
+    view.wait(lambda text: "Ctrl-C: saving" in text and "press Ctrl-C again" in text)
     assert view.end() == 0 and "continue with: rematch resume runs/x" in view.text.replace("\n", "")
 
 
@@ -72,7 +72,7 @@ def test_resumed_run_shows_where_it_is_at_once(terminal: Open) -> None:
     view.type("\x03")
     assert view.end() == 0
     again = terminal(["-m", "rematch", "resume", "x"], 80, 24)
-    first = again.wait(lambda text: "of 3.20 M steps" in text)
+    first = again.wait(lambda text: "of 3.20 M steps" in text and "╰" in text)
     assert " 0 of 3.20 M" not in first and "evaluation at step" in first
     assert "after " in first and " of 100,000 iterations" in first.replace("\n", " ")
 

@@ -32,13 +32,15 @@ from rematch import api  # noqa: E402
 from rematch.cli.main import main as run_command  # noqa: E402
 from rematch.core.errors import ConfigError  # noqa: E402
 from rematch.training.best_response import BUDGET, MIN_SHARE, ExploitRequest  # noqa: E402
+from rematch.training.response_training import SELF_PLAY  # noqa: E402
 from rematch.verbs.exploit import exploit  # noqa: E402
 
 PAGE, RESULTS = ROOT / "docs/results/best_responses.md", ROOT / "docs/results/data/best_responses.jsonl"
 BEGIN, END = "<!-- tools/checks/best_responses.py publish -->", "<!-- until here -->"
 ROW = "together+reg"  # the settings of the recipe `lattice`
 MIN_GAIN_SHARE = 0.9  # of the exact gain
-KEY = ("game", "seed", "role", "budget", "responses")  # a later line with equal values replaces the earlier
+KEY = ("game", "seed", "role", "budget", "responses")  # with self_play: a later line with equal values
+# replaces the earlier
 
 Line = dict[str, Any]
 
@@ -69,6 +71,8 @@ def measure(name: str, folder: Path, request: ExploitRequest, device: str = "") 
             "trials": [trial_of(trial) for trial in answer["trials"]],
             "commit": commit,
         })  # fmt: skip
+        if any(trial["start"] == SELF_PLAY for trial in answer["trials"]):
+            lines[-1]["self_play"] = request.self_play_steps
     return lines
 
 
@@ -111,8 +115,12 @@ def load_lines(results: Path | None = None) -> list[Line]:
     return [json.loads(line) for line in lines]
 
 
+def key_of(line: Line) -> tuple[Any, ...]:
+    return (*(line[key] for key in KEY), line.get("self_play", 0))
+
+
 def add_lines(new: Sequence[Line], results: Path | None = None) -> None:
-    lines = {tuple(line[key] for key in KEY): line for line in [*load_lines(results), *new]}
+    lines = {key_of(line): line for line in [*load_lines(results), *new]}
     (results or RESULTS).write_text("".join(json.dumps(lines[key]) + "\n" for key in sorted(lines)))
 
 
@@ -130,6 +138,8 @@ def described(line: Line) -> str:
     """What was searched: board or run, its seed, the role, the size of the search."""
     game = TITLES.get(line["game"], line["game"])
     size = f"{line['budget'] / 1e6:g} M × {line['responses']}"
+    if "self_play" in line:
+        size += f", self-play {line['self_play'] / 1e6:g} M"
     return f"| {game} | {line['seed']} | {line['role']} | {size} | {line['games']} "
 
 

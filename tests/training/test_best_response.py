@@ -411,17 +411,15 @@ def test_stored_responses_of_a_gpu_are_shown_without_one(
     assert capsys.readouterr().out.splitlines()[-5:] == shown
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--role", "evaders"], "--role = 'evaders': expected one of pursuer, evader; nearest: evader"),
-        (["--budget", "0"], "--budget = '0': expected a whole number from 1"),
-        (["--seeds", "x"], "--seeds = 'x': expected a whole number"),
-        (["--bugdet", "3"], "unknown option '--bugdet'; nearest: --budget"),
-        (["--device", "gpu"], "command line: device = 'gpu': expected one of cpu, cuda, auto"),
-        (["--device", "cpu", "--cluster", "ray"], "device = cpu: the actors of a cluster use the run's own"),
-    ],
-)
+@pytest.mark.parametrize(("words", "expected"), [
+    (["--role", "evaders"], "--role = 'evaders': expected one of pursuer, evader; nearest: evader"),
+    (["--budget", "0"], "--budget = '0': expected a whole number from 1"),
+    (["--self-play", "-1"], "--self-play = '-1': expected a whole number from 0"),
+    (["--seeds", "x"], "--seeds = 'x': expected a whole number"),
+    (["--bugdet", "3"], "unknown option '--bugdet'; nearest: --budget"),
+    (["--device", "gpu"], "command line: device = 'gpu': expected one of cpu, cuda, auto"),
+    (["--device", "cpu", "--cluster", "ray"], "device = cpu: the actors of a cluster use the run's own"),
+])  # fmt: skip
 def test_wrong_words_are_one_line(
     words: list[str], expected: str, finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,7 +55,7 @@ test-browser: ready-browser
 
 test-cluster: ready-all
 	@echo '== a Ray cluster of three nodes'
-	@REMATCH_CLUSTER=1 $(VENV_PYTHON) -m pytest -n 0 tests/cluster/test_ray.py tests/cluster/test_unusable_nodes.py
+	@REMATCH_CLUSTER=1 $(VENV_PYTHON) -m pytest -n 2 --dist loadfile tests/cluster/test_ray.py tests/cluster/test_unusable_nodes.py
 
 style: ready
 	@echo '== style: ruff'

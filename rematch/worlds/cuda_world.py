@@ -54,7 +54,7 @@ def same_bytes(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return bool((one.reshape(-1).view(kind) == other.reshape(-1).view(kind)).all())
 
 
-GAMES_PER_BLOCK, OBSERVER_THREADS = 64, 128
+GAMES_PER_BLOCK, OBSERVER_THREADS = 128, 128
 MAX_SEATS, MAX_BOTS, MAX_SLOTS = 4, 32, 64  # of cuda_step.h
 SEAT_RULE = np.dtype([("bot_share", "f8"), ("offset", "f8"), ("bot_limit", "f8", MAX_BOTS), ("learns", "i4"),
                       ("bots", "i4"), ("open", "i4"), ("bot_slot", "i4", MAX_BOTS),

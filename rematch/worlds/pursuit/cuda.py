@@ -14,7 +14,7 @@ from .config import Config, struct_values
 from .observations import ROLES
 
 FOLDER = Path(__file__).parent
-GAMES_PER_BLOCK = 64  # of worlds/cuda_world.py
+GAMES_PER_BLOCK = 128  # of worlds/cuda_world.py
 
 
 def _rules(config: Config) -> list[tuple[Any, str]]:
@@ -35,9 +35,10 @@ def _batch(config: Config) -> list[str]:
 
 
 def _step_bytes(config: Config) -> int:
-    """Full observations of both robots of the games of a block."""
+    """Full observations of both robots of the games of a block, and `BotRobots` of kernels.cu."""
     shown = config.n_obstacles_max if config.n_obstacle_obs < 0 else config.n_obstacle_obs
-    return 2 * GAMES_PER_BLOCK * (14 + 2 * shown + 1) * 4 if config.full_obs else 0
+    columns = 14 + 2 * shown + 1 if config.full_obs else 0
+    return 4 * (2 * GAMES_PER_BLOCK * columns + native.BOTS + 2 * GAMES_PER_BLOCK)
 
 
 def _bot_number(player: Player) -> int | None:

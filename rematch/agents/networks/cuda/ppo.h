@@ -25,6 +25,8 @@ typedef struct {
     float rate, unbias;
     double warp_sum[THREADS / 32], total[2];
     double norms, clipped_norms, decay1, decay2; /* of thread 0 */
+    Share share;
+    Work minibatch; /* the present one; thread 0 sets it */
 } UpdateMemory;
 
 /* --- sums in a fixed order --------------------------------------------------------------------------- */
@@ -202,22 +204,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
         memory->norms = memory->clipped_norms = 0.0;
     }
     __syncthreads();
-    const int count = *u->count, before = *u->updates;
-    const bool few = WORKERS * gridDim.x <= ADDERS && u->minibatch <= GROUPS * TILE; /* a sum per adder is enough */
-    const Share share = own_share(few ? ADDERS : GROUPS, count);
+    const int before = *u->updates;
+    const bool few = gridDim.x <= ADDERS && u->minibatch <= GROUPS * TILE; /* a sum per adder is enough */
     unsigned arrivals = 0;
-    int updates = 0;
     if (threadIdx.x == 0) {
+        memory->share = {(int)blockIdx.x, (int)gridDim.x, few ? ADDERS : GROUPS, *u->count};
+        memory->minibatch = first_work(u, memory->share);
         memory->decay1 = pow(0.9, (double)before);
         memory->decay2 = pow(0.999, (double)before);
     }
-    Course course = first_course(u, &memory->tiles, share);
+    __syncthreads();
+    Course course = first_course(u, &memory->tiles, memory->share);
     wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
     copy_first_rows(u, &memory->tiles);
-    while (course.work.size > 0) {
-        const int number = course.work.number, size = course.work.size;
+    while (memory->minibatch.size > 0) {
         load_weights<THREADS>(&memory->weights, u->packed);
-        compute_minibatch(u, &memory->weights, &memory->tiles, share, &course);
+        compute_minibatch(u, &memory->weights, &memory->tiles, memory->share, &memory->minibatch, &course);
+        const int number = memory->minibatch.number, size = memory->minibatch.size;
         wait_for_blocks(u->barrier, &arrivals);
         const Step step = few ? add_partials<1>(u, memory, tiles_of(size)) : add_partials<ADD_LANES>(u, memory, tiles_of(size));
         if (threadIdx.x == THREADS - 32) {
@@ -234,10 +237,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
             if (threadIdx.x == 0) *u->failed = BAD_GRADIENT;
             return; /* all blocks of the learner do */
         }
-        updates++;
         if (threadIdx.x == 0) {
             memory->norms += norm;
             memory->clipped_norms += norm * scale;
+            memory->minibatch = next_minibatch(u, memory->share, memory->minibatch);
         }
         if (few) adam_step<1>(u, memory, step, scale);
         else adam_step<ADD_LANES>(u, memory, step, scale);
@@ -248,8 +251,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
     if (threadIdx.x == 0 && blockIdx.x == 0) {
         u->numbers[STAT_NORM] = memory->norms;
         u->numbers[STAT_CLIPPED_NORM] = memory->clipped_norms;
-        u->numbers[STAT_UPDATES] = updates;
-        *u->updates = before + updates;
+        u->numbers[STAT_UPDATES] = memory->minibatch.number;
+        *u->updates = before + memory->minibatch.number;
     }
 }
 

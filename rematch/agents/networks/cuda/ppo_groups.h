@@ -1,19 +1,21 @@
-/* The tiles of a minibatch by warpgroups (warpgroup.h): each of a block's two computes tiles of 64 rows of its own.
+/* The tiles of a minibatch by the warpgroups (warpgroup.h) of a block: ROW_GROUPS of them compute tiles of 64 rows each, and
+ * the last one, the sum group, adds up the gradients of the weights.
  *
- * A warp has 16 rows of a tile: forward, the loss of each row, and back through the layers, with its numbers in registers.
- * What the gradients of the weights need goes to shared memory; they are products over the 64 rows, which the warpgroup adds to
- * sums in its registers. */
+ * A warp of a row group has 16 rows of a tile: forward, the loss of each row, and back through the layers, with its numbers in
+ * registers. What the gradients of the weights need goes to shared memory. They are products over the 64 rows, which the sum
+ * group adds, tile after tile in the order of the block, to sums in its registers. So no group has registers for both, and
+ * more warps fit into a multiprocessor. The row groups take turns: the tile at place p belongs to group p % ROW_GROUPS. */
 #ifndef REMATCH_PPO_GROUPS_H
 #define REMATCH_PPO_GROUPS_H
 
 #include "group_network.h"
 #include "work.h"
 
-enum { THREADS = 256, WORKERS = THREADS / GROUP, GROUPS = 128, ADDERS = 16, ADD_LANES = 4 }; /* see ppo.h */
+enum { SUM_GROUP = ROW_GROUPS, THREADS = (ROW_GROUPS + 1) * GROUP, GROUPS = 128, ADDERS = 16, ADD_LANES = 8 }; /* see ppo.h */
 enum { ROW_VALUES = ROW_STATS + ACTIONS + OUTPUTS, VALUE_STRIDE = ROW_VALUES | 1 }; /* what a row adds to sums that are no products */
 enum { BIAS_BLOCK = FEATURES / 8 }; /* of the inputs: it has the column of ones */
 
-/* What a warpgroup has of its tiles, in blocks of 8 x 8; gradients are those of the sums that activations were computed from. */
+/* What a row group has of its tiles, in blocks of 8 x 8; gradients are those of the sums that activations were computed from. */
 typedef struct {
     half_float x[2][X_SIZE];                                  /* inputs of this tile and of the next */
     half_float h1[TILE * WIDTH1], h2[TILE * WIDTH2];          /* hidden layers */
@@ -23,15 +25,20 @@ typedef struct {
     float value[TILE * VALUE_STRIDE], warp_value[TILE / STRIP][ROW_VALUES]; /* of each row; their sums over each warp's rows */
     RowData data[2];                                          /* of this tile and of the next */
     int row[3][TILE];                                         /* of this tile, of the next and of the one after it */
+    Work work[3];                                             /* likewise */
 } GroupTile;
-typedef struct { GroupTile group[WORKERS]; } Tiles;
+typedef struct { GroupTile group[ROW_GROUPS]; } Tiles;
 
-/* Where a warpgroup is: its tile, the next one, and how many it had before. */
-typedef struct { Work work, next; int turn; } Course;
+/* How many tiles this group had before; the sum group has those of all others. */
+typedef struct { int turn; } Course;
 
-/* Sums of one thread: of the gradients of both matrices and the head [unit][.], of the second layer's biases (one column), and
- * of a number that no product adds. */
+/* Sums of one thread of the sum group: of the gradients of both matrices and the head [unit][.], of the second layer's biases
+ * (one column), and of a number that no product adds. */
 typedef struct { float w1[INPUTS / 8][4], w2[WIDTH1 / 8][4], head[1][4], b2[1][4], value; } Sums;
+
+/* Barriers between a row group and the sum group (warpgroup.h). */
+DEVICE int tile_is_there(int group) { return 1 + SUM_GROUP + 1 + group; }
+DEVICE int tile_is_added(int group) { return tile_is_there(ROW_GROUPS) + group; }
 
 DEVICE int own_group() { return threadIdx.x / GROUP; }
 DEVICE int group_thread() { return threadIdx.x % GROUP; }
@@ -113,44 +120,20 @@ DEVICE void add_row_values(const UpdateArguments *u, const GroupTile *tile, Work
     else if (has_rows(work)) u->tile_stats[((long long)work.number * tiles_of(u->minibatch) + work.tile) * ROW_STATS + n] = total;
 }
 
-template <int COLUMNS> DEVICE void add_to(float (*to)[4], const float (*sum)[4]) {
-#pragma unroll
-    for (int n = 0; n < COLUMNS / 8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) to[n][i] += sum[n][i];
-}
-
-/* The gradients of the matrices and of the biases from what the tile has in shared memory. */
-DEVICE void add_products(const GroupTile *tile, const half_float *x, Sums *sums) {
-    float w1[INPUTS / 8][4], w2[WIDTH1 / 8][4], b2[1][4];
-    const Factor d1 = over_rows(tile->d1, H_STEP), d2 = over_rows(tile->d2, H_STEP), inputs = over_rows(x, X_STEP);
-    begin_products();
-    multiply<WIDTH1, true, true, TILE>(w2, d2, over_rows(tile->h1, H_STEP), false);
-    multiply<8, true, true, TILE>(b2, d2, across(inputs, 8 * BIAS_BLOCK), false);
-    multiply_wide<INPUTS, true, true, TILE>(w1, d1, inputs);
-    wait_for_products();
-    add_to<WIDTH1>(sums->w2, w2);
-    add_to<8>(sums->b2, b2);
-    add_to<INPUTS>(sums->w1, w1);
-}
-
-/* Back through the head and the second layer; the gradient of the head. */
-DEVICE void go_back(const Weights *weights, GroupTile *tile, const Strip<WIDTH1> &h1, const Strip<WIDTH2> &h2, Sums *sums) {
-    Strip<WIDTH1> d1;
+/* Back through the head and the second layer. */
+DEVICE void go_back(const Weights *weights, GroupTile *tile, const Strip<WIDTH1> &h1, const Strip<WIDTH2> &h2) {
     Strip<WIDTH2> d2;
-    float head[1][4];
     {
         float sum[WIDTH2 / 8][4];
         const half_float *own = tile->back + group_thread() / 32 * (STRIP * BACKS) + 2 * (threadIdx.x & 31);
         const unsigned back[4] = {*(const unsigned *)own, *(const unsigned *)(own + ROW_STEP), 0, 0}; /* columns from 8 on are zeros */
         begin_products();
-        multiply_16<WIDTH2, true>(sum, back, backward_factor<HEADS>(weights->head), false);
-        multiply<8, true, true, TILE>(head, over_rows(tile->h2, H_STEP), over_rows(tile->back, 0), false);
+        multiply_16<WIDTH2, true>(sum, back, descriptor(backward_factor<HEADS>(weights->head)), false);
         wait_for_products();
         times_slope<WIDTH2>(sum, h2, d2);
     }
-    add_to<8>(sums->head, head);
     store_rows(tile->d2, d2);
+    Strip<WIDTH1> d1;
     float sum[WIDTH1 / 8][4];
     begin_products();
     multiply<WIDTH1, true, WIDTH2>(sum, d2.pair, backward_factor<WIDTH2>(weights->w2), false);
@@ -159,29 +142,69 @@ DEVICE void go_back(const Weights *weights, GroupTile *tile, const Strip<WIDTH1>
     store_rows(tile->d1, d1);
 }
 
+/* The tile `steps` places further in the order of the block. */
+DEVICE Work further(const UpdateArguments *u, Share share, Work work, int steps) {
+#pragma unroll 1
+    for (int n = 0; n < steps; n++) work = next_work(u, share, work);
+    return work;
+}
+
+/* What this group computes in its `turn`-th turn, and the rows of that tile. Two warps do it. */
+DEVICE void plan_turn(const UpdateArguments *u, GroupTile *tile, Work work, int turn) {
+    if (group_thread() == 0) tile->work[turn % 3] = work;
+    copy_order(u, tile->row[turn % 3], work, group_thread());
+}
+
 /* Compute a tile; meanwhile copy the next one, and find the rows of the one after it. */
-DEVICE void compute_tile(const UpdateArguments *u, const Weights *weights, GroupTile *tile, int turn, Work work, Work after_next, Sums *sums) {
+DEVICE void compute_tile(const UpdateArguments *u, const Weights *weights, GroupTile *tile, Share share, int turn) {
     wait_for_copies();
     show_to_tensor_cores();
-    group_barrier(own_group()); /* its inputs are there, and the tile before it is done */
-    if (group_thread() < TILE) copy_order(u, tile->row[(turn + 2) % 3], after_next, group_thread());
-    copy_rows(u, tile->x[(turn + 1) & 1], tile->row[(turn + 1) % 3], tile->data + ((turn + 1) & 1));
+    group_barrier(own_group()); /* its inputs are there */
+    if (group_thread() < TILE) plan_turn(u, tile, further(u, share, tile->work[(turn + 1) % 3], ROW_GROUPS), turn + 2);
     Strip<WIDTH1> h1;
     Strip<WIDTH2> h2;
     first_group_layer(weights, tile->x[turn & 1], h1);
+    if (turn) wait_for_threads(tile_is_added(own_group()), 2 * GROUP); /* the one before it, whose memory is used again */
+    copy_rows(u, tile->x[(turn + 1) & 1], tile->row[(turn + 1) % 3], tile->data + ((turn + 1) & 1));
     store_rows(tile->h1, h1);
     second_group_layer(weights, h1, h2);
     store_rows(tile->h2, h2);
     group_head_layer(weights, h2, tile->out);
     __syncwarp();
-    learn_rows(u, weights, tile, tile->data + (turn & 1), tile->row[turn % 3], 1.0f / (float)work.size);
+    learn_rows(u, weights, tile, tile->data + (turn & 1), tile->row[turn % 3], 1.0f / (float)tile->work[turn % 3].size);
+    go_back(weights, tile, h1, h2);
     show_to_tensor_cores();
-    group_barrier(own_group()); /* layers and gradients at the outputs are there */
+    tell_threads(tile_is_there(own_group()), 2 * GROUP);
+}
+
+/* --- the sums of the sum group --------------------------------------------------------------------------- */
+
+/* Add a product over the rows of a tile, 32 columns at once, whose numbers fit into the registers beside the sums. */
+template <int COLUMNS> DEVICE void add_product(float (*to)[4], Factor a, Factor b) {
+    enum { PART = COLUMNS < 32 ? COLUMNS : 32 };
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n += PART) {
+        float sum[PART / 8][4];
+        begin_products();
+        multiply<PART, true, true, TILE>(sum, a, across(b, n), false);
+        wait_for_products();
+#pragma unroll
+        for (int i = 0; i < PART / 8; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) to[n / 8 + i][j] += sum[i][j];
+    }
+}
+
+/* Add what a tile has in shared memory, the `turn`-th of its group: gradients of the matrices, the head and the biases. */
+DEVICE void add_tile(const UpdateArguments *u, const GroupTile *tile, int group, int turn, Work work, Sums *sums) {
+    const Factor d1 = over_rows(tile->d1, H_STEP), d2 = over_rows(tile->d2, H_STEP), x = over_rows(tile->x[turn & 1], X_STEP);
+    wait_for_threads(tile_is_there(group), 2 * GROUP);
+    add_product<INPUTS>(sums->w1, d1, x);
+    add_product<WIDTH1>(sums->w2, d2, over_rows(tile->h1, H_STEP));
+    add_product<8>(sums->b2, d2, across(x, 8 * BIAS_BLOCK));
+    add_product<8>(sums->head, over_rows(tile->h2, H_STEP), over_rows(tile->back, 0));
     add_row_values(u, tile, work, sums);
-    go_back(weights, tile, h1, h2, sums);
-    show_to_tensor_cores();
-    group_barrier(own_group()); /* gradients of the layers are there */
-    add_products(tile, tile->x[turn & 1], sums);
+    tell_threads(tile_is_added(group), 2 * GROUP);
 }
 
 /* --- the sums of a chain of tiles ----------------------------------------------------------------------- */
@@ -216,40 +239,52 @@ DEVICE void store_sums(const UpdateArguments *u, int chain, Sums *sums) {
 
 /* --- a minibatch ------------------------------------------------------------------------------------------ */
 
-DEVICE Share own_share(int chains, int count) { return {(int)blockIdx.x * WORKERS + own_group(), (int)gridDim.x * WORKERS, chains, count}; }
-
-/* Find the rows of the first two tiles. */
+/* Plan the first two turns. */
 DEVICE Course first_course(const UpdateArguments *u, Tiles *tiles, Share share) {
+    if (own_group() == SUM_GROUP || group_thread() >= TILE) return {0};
     GroupTile *tile = tiles->group + own_group();
-    const Work work = first_work(u, share), next = next_work(u, share, work);
-    if (group_thread() < TILE) copy_order(u, tile->row[0], work, group_thread());
-    if (group_thread() < TILE) copy_order(u, tile->row[1], next, group_thread());
+    const Work work = further(u, share, first_work(u, share), own_group());
+    plan_turn(u, tile, work, 0);
+    plan_turn(u, tile, further(u, share, work, ROW_GROUPS), 1);
     wait_for_copies();
-    return {work, next, 0};
+    return {0};
 }
 
 /* Start the copies of the first tile, after a barrier. */
 DEVICE void copy_first_rows(const UpdateArguments *u, Tiles *tiles) {
+    if (own_group() == SUM_GROUP) return;
     GroupTile *tile = tiles->group + own_group();
     copy_rows(u, tile->x[0], tile->row[0], tile->data);
 }
 
-/* All tiles of this warpgroup; the sums of each chain to memory. One without a tile computes one without rows. */
-DEVICE void compute_minibatch(const UpdateArguments *u, const Weights *weights, Tiles *tiles, Share share, Course *course) {
-    const int number = course->work.number;
-    GroupTile *tile = tiles->group + own_group();
-    Sums sums = {};
+/* The tiles of a row group. */
+DEVICE int compute_tiles(const UpdateArguments *u, const Weights *weights, GroupTile *tile, Share share, int number, int turn) {
+    for (; tile->work[turn % 3].number == number && tile->work[turn % 3].size > 0; turn++) compute_tile(u, weights, tile, share, turn);
+    return turn;
+}
+
+/* The sums of all tiles; those of each chain go to memory. */
+DEVICE int add_tiles(const UpdateArguments *u, const Tiles *tiles, Share share, Work work, int turn) {
+    const int first = work.tile;
+    for (int chain = first; chain == first || (chain < share.chains && chain * TILE < work.size); chain += share.workers) {
+        Sums sums = {};
+        work.tile = chain;
+        do {
+            const int group = turn % ROW_GROUPS;
+            add_tile(u, tiles->group + group, group, turn++ / ROW_GROUPS, work, &sums);
+            work.tile += share.chains;
+        } while (has_rows(work));
+        if (chain * TILE < work.size) store_sums(u, chain, &sums);
+    }
+    return turn;
+}
+
+/* All tiles of this block. A block without a tile computes one without rows. */
+DEVICE void compute_minibatch(const UpdateArguments *u, const Weights *weights, Tiles *tiles, Share share, const Work *minibatch, Course *course) {
     show_to_tensor_cores();
     __syncthreads(); /* the weights are there */
-    do {
-        const Work work = course->work, next = course->next, after_next = next_work(u, share, next);
-        compute_tile(u, weights, tile, course->turn++, work, after_next, &sums);
-        if (chain_ends(share, work, next)) {
-            if (has_rows(work)) store_sums(u, work.tile & (share.chains - 1), &sums);
-            sums = {};
-        }
-        course->work = next, course->next = after_next;
-    } while (course->work.number == number && course->work.size > 0);
+    if (own_group() == SUM_GROUP) course->turn = add_tiles(u, tiles, share, *minibatch, course->turn);
+    else course->turn = compute_tiles(u, weights, tiles->group + own_group(), share, minibatch->number, course->turn);
 }
 
 #endif

@@ -29,12 +29,21 @@ DEVICE Work next_minibatch(const UpdateArguments *u, Share share, Work work) {
     return work;
 }
 
-/* What the worker computes after this tile: the next one of its chain, the first of another chain or of the next minibatch. */
+/* The tile that the worker computes after this one in the same minibatch: the next one of its chain, or the first of another
+ * chain; -1: none. */
+DEVICE int next_tile(Share share, int size, int tile) {
+    tile += share.chains;
+    if (tile * TILE < size) return tile;
+    tile = (tile & (share.chains - 1)) + share.workers;
+    return tile < share.chains && tile * TILE < size ? tile : -1;
+}
+
+/* What the worker computes after this tile. */
 DEVICE Work next_work(const UpdateArguments *u, Share share, Work work) {
-    work.tile += share.chains;
-    if (work.tile * TILE < work.size) return work;
-    work.tile = (work.tile & (share.chains - 1)) + share.workers;
-    return work.tile < share.chains && work.tile * TILE < work.size ? work : next_minibatch(u, share, work);
+    const int tile = next_tile(share, work.size, work.tile);
+    if (tile < 0) return next_minibatch(u, share, work);
+    work.tile = tile;
+    return work;
 }
 
 DEVICE bool has_rows(Work work) { return work.tile * TILE < work.size; }

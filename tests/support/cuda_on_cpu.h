@@ -150,11 +150,18 @@ struct Four { float x, y, z, w; };
 static Four load_four(const float *p) { return {p[0], p[1], p[2], p[3]}; }
 static void store_four(float *p, Four four) { memcpy(p, &four, 16); }
 template <class T> static void copy_ahead(T *shared, const T *global) { *shared = *global; }
-static void copy_16_ahead(void *shared, const void *global) { memcpy(shared, global, 16); }
+static void copy_16_ahead(void *shared, const void *global) {
+    if (((uint64_t)shared | (uint64_t)global) % 16) { fprintf(stderr, "cp.async: an address is not aligned to 16 bytes\n"); abort(); }
+    memcpy(shared, global, 16);
+}
 static void wait_for_copies() {}
 static void store_pair(float *p, float first, float second) { p[0] = first, p[1] = second; }
 template <class T> static T load_fresh(const T *p) { return *p; }
 template <class T> static T load_constant(const T *p) { return *p; }
+static void sincospif(float x, float *sine, float *cosine) {
+    *sine = (float)sin(M_PI * x);
+    *cosine = (float)cos(M_PI * x);
+}
 static float tanh_near(float x) { return tanhf(x); }
 static void arrive_and_wait(unsigned *counter, unsigned target) {
     ++*counter;
@@ -203,6 +210,8 @@ static void multiply_add(float sum[4], const unsigned a[4], const unsigned b[2])
 static void begin_products() {}
 static void wait_for_products() {}
 static void show_to_tensor_cores() {}
+template <int> static void give_registers() {}
+template <int> static void take_registers() {}
 
 struct Descriptor { const uint16_t *at; int along, across; };
 template <class Factor> static Descriptor descriptor(Factor f) { return {f.at, f.along, f.across}; }

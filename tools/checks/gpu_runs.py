@@ -26,7 +26,7 @@ from rematch.verbs.on_gpu.together import Group, RunInTurns, train_together
 
 Record = dict[str, Any]
 SEEDS = 16
-SIZES = ((2048, 32, 8192), (8192, 32, 8192), (16384, 32, 8192), (16384, 32, 65536))
+SIZES = ((2048, 32, 8192), (8192, 32, 8192), (16384, 32, 8192), (16384, 32, 65536), (32768, 32, 65536))
 SHORT = ["pursuit", "--device=cuda", "--games=512", "--steps=16", f"--total_steps={12 * 512 * 16}",
          "--evaluation.every=4", "--evaluation.games=50", "--save_every=3", "--ppo.minibatch_size=1024",
          "--league.snapshot_every=2", "--league.rotate=2"]  # fmt: skip

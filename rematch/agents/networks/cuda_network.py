@@ -172,7 +172,9 @@ def update_threads(role: Role, config: NetworkConfig) -> int:
 
 
 def _groups_bytes(role: Role, config: NetworkConfig, row_groups: int) -> int:
-    return weight_bytes(role, config) + row_groups * _group_bytes(role, config) + _rest_bytes(role)
+    """Shared memory of a block of `update` with so many row groups, and the small sums of the sum group."""
+    groups = row_groups * _group_bytes(role, config) + 128 * (4 + 4 + 1) * 4
+    return weight_bytes(role, config) + groups + _rest_bytes(role)
 
 
 def _group_bytes(role: Role, config: NetworkConfig) -> int:

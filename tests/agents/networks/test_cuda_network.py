@@ -29,6 +29,8 @@ SHAPES = {
                                NetworkConfig(hidden=(64, 64), fourier=2)),
     "discrete, warpgroups": (Actions(kind="discrete", names=("left", "straight", "right")), 5,
                              NetworkConfig(hidden=(64, 64))),
+    "two row groups, warpgroups": (Actions(kind="continuous", names=("speed", "turn")), 24,
+                                   NetworkConfig(hidden=(64, 64), fourier=2)),
 }  # fmt: skip
 KERNEL_NUMBERS = {"lr": 0.0, "clip": 0.2, "value_clip": 0.2, "value_weight": 0.5, "entropy_weight": 0.01,
                   "magnet_weight": 0.1, "max_norm": 0.5, "log_std_low": -3.0, "log_std_high": 0.5, "key": 9,
@@ -153,10 +155,15 @@ def minibatch(subject: Subject, rows: int) -> dict[str, Any]:
         batch["action"] = rng.normal(0, 0.6, (rows, size)).astype(np.float32)
         logp = (-0.5 * ((batch["action"] - heads) / np.exp(log_std)) ** 2 - log_std - 0.918938533).sum(1)
         batch["magnet_log_std"] = np.array([-0.4, -0.7], np.float32)
-    batch["logp"] = (logp + rng.normal(0, 0.15, rows)).astype(np.float32)
+    batch["logp"] = (logp + away_from(-np.log([0.8, 1.2]), 0.04, rng.normal(0, 0.15, rows))).astype(np.float32)
     batch["advantage"], batch["target"] = rng.normal(0.3, 2, (2, rows)).astype(np.float32)
-    batch["value"] = (value + rng.normal(0, 0.3, rows)).astype(np.float32)
+    batch["value"] = (value + away_from([-0.2, 0.2], 0.05, rng.normal(0, 0.3, rows))).astype(np.float32)
     return batch
+
+
+def away_from(bounds: Any, distance: float, numbers: Any) -> Any:
+    """These numbers; 0 where one is so near to a bound of clipping that rounding decides on its gradient."""
+    return np.where((np.abs(numbers[:, None] - np.asarray(bounds)) < distance).any(1), 0.0, numbers)
 
 
 def inputs_of(subject: Subject, obs: Any) -> Any:
@@ -219,7 +226,7 @@ def test_update_has_the_gradient_of_the_cpu(subject: Subject) -> None:
     normalised = batch | {"advantage": ((batch["advantage"] - mean) * scale).astype(np.float32)}
     config = PpoConfig(magnet_weight=0.1, value_clip=0.2)
     expected, means = Ppo(subject.policy, config, 0, 1).gradient(normalised, index.astype(np.int64), 0.01)
-    assert np.linalg.norm(found - expected) < 0.02 * np.linalg.norm(expected)
+    assert np.linalg.norm(found - expected) < 0.01 * np.linalg.norm(expected)
     stats = dict(zip(networks.NUMBERS, arrays["numbers"]))
     for name in ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "magnet_kl"):
         assert stats[name] == pytest.approx(means[name], rel=0.03, abs=3e-3), name

@@ -69,10 +69,11 @@ DEVICE int list_rows(const ActArguments *a, ActMemory *memory, int t, int from, 
 
 /* Box and Muller (1958): two random words to two standard normals. */
 DEVICE void normals(uint32_t a, uint32_t b, float *first, float *second) {
-    float radius = sqrtf(-2.0f * logf(((float)(a >> 8) + 1.0f) * (1.0f / 16777216.0f)));
-    float angle = 6.28318531f * rm_unit(b);
-    *first = radius * cosf(angle);
-    *second = radius * sinf(angle);
+    const float radius = sqrtf(-2.0f * logf(((float)(a >> 8) + 1.0f) * (1.0f / 16777216.0f)));
+    float sine, cosine;
+    sincospif(2.0f * rm_unit(b), &sine, &cosine);
+    *first = radius * cosine;
+    *second = radius * sine;
 }
 
 DEVICE void act_gaussian(const ActArguments *a, const Weights *weights, const float *mean, long long at, uint32_t number, uint64_t step) {

@@ -5,7 +5,7 @@
 #include "ppo_gradient.h"
 #include "work.h"
 
-enum { GROUPS = 64, ADDERS = 8, ADD_LANES = 8 }; /* see ppo.h */
+enum { GROUPS = 64, LARGE_GROUPS = 64, ADDERS = 8, ADD_LANES = 8 }; /* see ppo.h */
 
 /* What a block has of its tiles. */
 typedef struct {
@@ -152,7 +152,8 @@ DEVICE Course first_course(const UpdateArguments *u, Tiles *tiles, Share share) 
 DEVICE void copy_first_rows(const UpdateArguments *u, Tiles *tiles) { copy_rows(u, tiles->tile.x[0], tiles->row[0], tiles->data); }
 
 /* All tiles of this worker; the sums of each chain to memory. A worker without a tile computes one without rows. */
-DEVICE void compute_minibatch(const UpdateArguments *u, const Weights *weights, Tiles *tiles, Share share, const Work *minibatch, Course *course) {
+DEVICE void compute_minibatch(const UpdateArguments *u, const Weights *weights, Tiles *tiles, const Share *shares, const Work *minibatch, Course *course) {
+    const Share share = *shares;
     Sums sums = {};
     float log_std = 0.0f;
     do {

@@ -34,6 +34,10 @@ DEVICE void group_barrier(int group) { asm volatile("bar.sync %0, 128;" : : "r"(
 DEVICE void tell_threads(int barrier, int count) { asm volatile("bar.arrive %0, %1;" : : "r"(barrier), "r"(count) : "memory"); }
 DEVICE void wait_for_threads(int barrier, int count) { asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(count) : "memory"); }
 
+/* The threads of a warpgroup give registers back to their block, or wait until they have COUNT of them; a multiple of 8. */
+template <int COUNT> DEVICE void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(COUNT)); }
+template <int COUNT> DEVICE void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(COUNT)); }
+
 #define SUM(n) "+f"(sum[n][0]), "+f"(sum[n][1]), "+f"(sum[n][2]), "+f"(sum[n][3])
 #define SUMS_8 SUM(0)
 #define SUMS_32 SUMS_8, SUM(1), SUM(2), SUM(3)
@@ -68,9 +72,6 @@ template <int COLUMNS, bool A_BY_K, bool B_BY_K> DEVICE void multiply_16(float (
 }
 #endif
 
-/* The factor `n` numbers further across the sum; a multiple of 8. */
-DEVICE Factor across(Factor f, int n) { return {f.at + n / 8 * f.across, f.along, f.across}; }
-
 /* The same over DEPTH numbers. */
 template <int COLUMNS, bool A_BY_K, bool B_BY_K, int DEPTH> DEVICE void multiply(float (*sum)[4], Factor a, Factor b, bool adds) {
     const Descriptor left = descriptor(a), right = descriptor(b);
@@ -84,6 +85,13 @@ template <int COLUMNS, bool B_BY_K, int DEPTH> DEVICE void multiply(float (*sum)
     const Descriptor right = descriptor(b);
 #pragma unroll
     for (int k = 0; k < DEPTH; k += 16) multiply_16<COLUMNS, B_BY_K>(sum, a[k / 16], moved(right, k / 8 * b.along), adds || k);
+}
+
+/* Any number of columns, a multiple of 32. */
+template <int COLUMNS, bool A_BY_K, bool B_BY_K, int DEPTH> DEVICE void multiply_wide(float (*sum)[4], Factor a, Factor b) {
+#pragma unroll
+    for (int n = 0; n + 64 <= COLUMNS; n += 64) multiply<64, A_BY_K, B_BY_K, DEPTH>(sum + n / 8, a, {b.at + n / 8 * b.across, b.along, b.across}, false);
+    if (COLUMNS % 64) multiply<32, A_BY_K, B_BY_K, DEPTH>(sum + COLUMNS / 64 * 8, a, {b.at + COLUMNS / 64 * 8 * b.across, b.along, b.across}, false);
 }
 
 #endif

@@ -19,31 +19,20 @@ DEVICE Work first_work(const UpdateArguments *u, Share share) {
     return {0, 0, 0, share.count > 0 && u->epochs > 0 ? minibatch_size(u, share.count, 0) : 0, share.worker};
 }
 
-/* The next minibatch. */
+/* The next minibatch; the epochs are over where its size is 0. */
 DEVICE Work next_minibatch(const UpdateArguments *u, Share share, Work work) {
-    work.number++;
-    work.at += u->minibatch;
-    if (work.at >= share.count) work.at = 0, work.epoch++;
-    work.size = work.epoch < u->epochs ? minibatch_size(u, share.count, work.at) : 0;
-    work.tile = share.worker;
-    return work;
+    const int after = work.at + u->minibatch, at = after < share.count ? after : 0, epoch = work.epoch + (after < share.count ? 0 : 1);
+    return {work.number + 1, epoch, at, epoch < u->epochs ? minibatch_size(u, share.count, at) : 0, share.worker};
 }
 
-/* The tile that the worker computes after this one in the same minibatch: the next one of its chain, or the first of another
- * chain; -1: none. */
-DEVICE int next_tile(Share share, int size, int tile) {
-    tile += share.chains;
-    if (tile * TILE < size) return tile;
-    tile = (tile & (share.chains - 1)) + share.workers;
-    return tile < share.chains && tile * TILE < size ? tile : -1;
-}
-
-/* What the worker computes after this tile. */
+/* The worker's next tile: the next one of its chain, the first of another chain or of the next minibatch. Without branches. */
 DEVICE Work next_work(const UpdateArguments *u, Share share, Work work) {
-    const int tile = next_tile(share, work.size, work.tile);
-    if (tile < 0) return next_minibatch(u, share, work);
-    work.tile = tile;
-    return work;
+    const int next = work.tile + share.chains, first = (work.tile & (share.chains - 1)) + share.workers;
+    const bool in_chain = next * TILE < work.size, in_minibatch = first < share.chains && first * TILE < work.size;
+    const Work minibatch = next_minibatch(u, share, work);
+    const bool stays = in_chain || in_minibatch;
+    return {stays ? work.number : minibatch.number, stays ? work.epoch : minibatch.epoch, stays ? work.at : minibatch.at,
+            stays ? work.size : minibatch.size, in_chain ? next : in_minibatch ? first : minibatch.tile};
 }
 
 DEVICE bool has_rows(Work work) { return work.tile * TILE < work.size; }

@@ -55,7 +55,7 @@ class EmulatedKernels:
 
     def __init__(self, role: Role, config: NetworkConfig) -> None:
         macros = networks.macros(role, config)
-        self.library, self.threads = compiled(macros), networks.update_threads(role, config)
+        self.library, self.threads = compiled(macros), 256 if macros["WARPGROUPS"] else 512
 
     def shared_bytes(self, kind: int) -> int:
         """Of a block of act (0), update (1) and the kernels of select.h (2)."""

@@ -31,7 +31,6 @@ struct Warp : Group { uint64_t lane[32][8]; };
 struct Block : Group {
     Index index;
     Group pair[16]; /* of pair_barrier */
-    Group named[16];
     unsigned char *shared;
     std::vector<Warp> warps;
 };
@@ -76,16 +75,6 @@ static void pair_barrier(int pair) {
 static void group_barrier(int group) {
     current->block->pair[8 + group].alive = 128;
     wait_for_group(&current->block->pair[8 + group]);
-}
-
-/* A named barrier: some threads of it arrive, the others wait for all `count`. */
-static void tell_threads(int barrier, int count) {
-    Group *group = &current->block->named[barrier];
-    if (++group->waiting == count) group->waiting = 0, group->round++;
-}
-static void wait_for_threads(int barrier, int count) {
-    current->block->named[barrier].alive = count;
-    wait_for_group(&current->block->named[barrier]);
 }
 
 static Warp *own_warp() { return &current->block->warps[current->thread / 32]; }
@@ -158,10 +147,6 @@ static void wait_for_copies() {}
 static void store_pair(float *p, float first, float second) { p[0] = first, p[1] = second; }
 template <class T> static T load_fresh(const T *p) { return *p; }
 template <class T> static T load_constant(const T *p) { return *p; }
-static void sincospif(float x, float *sine, float *cosine) {
-    *sine = (float)sin(M_PI * x);
-    *cosine = (float)cos(M_PI * x);
-}
 static float tanh_near(float x) { return tanhf(x); }
 static void arrive_and_wait(unsigned *counter, unsigned target) {
     ++*counter;
@@ -210,21 +195,15 @@ static void multiply_add(float sum[4], const unsigned a[4], const unsigned b[2])
 static void begin_products() {}
 static void wait_for_products() {}
 static void show_to_tensor_cores() {}
-template <int> static void give_registers() {}
-template <int> static void take_registers() {}
-
-struct Descriptor { const uint16_t *at; int along, across; };
-template <class Factor> static Descriptor descriptor(Factor f) { return {f.at, f.along, f.across}; }
-static Descriptor moved(Descriptor d, int numbers) { return {d.at + numbers, d.along, d.across}; }
 
 /* Numbers k and k + 1 of a factor, at row or column `line`. */
-static unsigned two_of(Descriptor f, bool by_k, int line, int k) {
+template <class Factor> static unsigned two_of(Factor f, bool by_k, int line, int k) {
     unsigned pair = 0;
     for (int i = 0; i < 2; i++, k++)
         pair |= (unsigned)f.at[k / 8 * f.along + line / 8 * f.across + (by_k ? k % 8 * 8 + line % 8 : line % 8 * 8 + k % 8)] << 16 * i;
     return pair;
 }
-template <int COLUMNS, bool B_BY_K> static void multiply_16(float (*sum)[4], const unsigned left[4], Descriptor b, bool adds) {
+template <int COLUMNS, bool B_BY_K, class Factor> static void multiply_16(float (*sum)[4], const unsigned left[4], Factor b, bool adds) {
     const int lane = current->thread % 32;
     for (int n = 0; n < COLUMNS / 8; n++) {
         const unsigned right[2] = {two_of(b, B_BY_K, 8 * n + lane / 4, 2 * (lane % 4)), two_of(b, B_BY_K, 8 * n + lane / 4, 2 * (lane % 4) + 8)};
@@ -232,7 +211,7 @@ template <int COLUMNS, bool B_BY_K> static void multiply_16(float (*sum)[4], con
         multiply_add(sum[n], left, right);
     }
 }
-template <int COLUMNS, bool A_BY_K, bool B_BY_K> static void multiply_16(float (*sum)[4], Descriptor a, Descriptor b, bool adds) {
+template <int COLUMNS, bool A_BY_K, bool B_BY_K, class Factor> static void multiply_16(float (*sum)[4], Factor a, Factor b, bool adds) {
     const int lane = current->thread % 32, row = current->thread / 32 % 4 * 16 + lane / 4, k = 2 * (lane % 4);
     const unsigned left[4] = {two_of(a, A_BY_K, row, k), two_of(a, A_BY_K, row + 8, k), two_of(a, A_BY_K, row, k + 8), two_of(a, A_BY_K, row + 8, k + 8)};
     multiply_16<COLUMNS, B_BY_K>(sum, left, b, adds);

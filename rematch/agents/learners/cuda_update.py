@@ -107,7 +107,8 @@ class SameNetworks:
         self.capacity, size, count = rollout.steps * self.rows, first.order.size, len(self.learners)
         network = first.policy.config
         groups = networks.groups(role, network)
-        self.threads = networks.update_threads(role, network)
+        grouped = networks.in_warpgroups(role, network)
+        self.threads = 256 if grouped else 512  # of ppo_groups.h, ppo_gradient.h
         self.blocks = min(networks.MOST_BLOCKS, cuda.multiprocessors() // count)
         tile = networks.tile_rows(role, first.policy.config)
         tiles = config.epochs * -(-self.capacity // config.minibatch_size) * -(-config.minibatch_size // tile)
@@ -176,7 +177,7 @@ class SameNetworks:
                 fill(magnets[number : number + 1],
                      {"learner": self.pack_magnet.packed[number], "obs": track.obs_tensor,
                       "inputs": track.input_tensor,
-                      "value": own["magnet_value"], "heads": own["magnet"], "counts": own["counts"]},
+                      "value": own["magnet_value"], "heads": own["magnet"]},
                      {"rows": self.capacity, "seats": 1, "all_seats": 1, "slots": 1,
                       "learner_range": self.magnet_range})  # fmt: skip
         self.pinned_arguments = cuda.pinned(torch.from_numpy(updates.view(np.uint8).reshape(-1)))

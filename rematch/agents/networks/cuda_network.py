@@ -52,7 +52,7 @@ def c_struct(text: str) -> np.dtype[np.void]:
 
 # The structs of act.h, act_float.h, advantages.h and ppo.h.
 ACT = c_struct("""
-    weights learner obs mask slot acting action choice logp value heads inputs counts first_step key:u8 rows:i4
+    weights learner obs mask slot acting action choice logp value heads inputs first_step key:u8 rows:i4
     seats:i4 all_seats:i4 first_seat:i4 slots:i4 first_row:i4 learner_range:i4""")
 FLOAT = c_struct("""
     weights obs mask acting action choice step key:u8 w1:i4 b1:i4 w2:i4 b2:i4 head:i4 head_bias:i4 log_std:i4
@@ -149,7 +149,7 @@ def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
     """Shared memory of a block of `update`: `UpdateMemory` of ppo.h."""
     actions, outputs = role.actions.size, role.actions.size + 1
     if in_warpgroups(role, config):
-        return _groups_bytes(role, config, row_groups(role, config))
+        return weight_bytes(role, config) + 2 * _group_bytes(role, config) + _rest_bytes(role)
     halves = 2 * (inputs(role, config) + 8) + 2 * sum(width + 8 for width in config.hidden)
     halves += _up(outputs, 16) + 8
     numbers = outputs + 2 * record_size(role) + 3  # outputs, records of two tiles, rows of three
@@ -158,31 +158,15 @@ def update_bytes(role: Role, config: NetworkConfig, tile: int) -> int:
 
 
 def _rest_bytes(role: Role) -> int:
-    return UPDATE.itemsize + 4 * (2 + 2 * role.actions.size) + 8 * 24 + 128
-
-
-def row_groups(role: Role, config: NetworkConfig) -> int:
-    """Warpgroups of a block of `update` that compute rows: three if they fit into its shared memory, or two."""
-    return 3 if _groups_bytes(role, config, 3) <= SHARED_MEMORY else 2
-
-
-def update_threads(role: Role, config: NetworkConfig) -> int:
-    """Threads of a block of `update`: THREADS of ppo_tiles.h and ppo_groups.h."""
-    return 128 * (row_groups(role, config) + 1) if in_warpgroups(role, config) else 512
-
-
-def _groups_bytes(role: Role, config: NetworkConfig, row_groups: int) -> int:
-    """Shared memory of a block of `update` with so many row groups, and the small sums of the sum group."""
-    groups = row_groups * _group_bytes(role, config) + 128 * (4 + 4 + 1) * 4
-    return weight_bytes(role, config) + groups + _rest_bytes(role)
+    return UPDATE.itemsize + 4 * (2 + 2 * role.actions.size) + 8 * 24 + 64
 
 
 def _group_bytes(role: Role, config: NetworkConfig) -> int:
-    """What a row group has of its tiles: `GroupTile` of ppo_groups.h."""
+    """What a warpgroup has of its tiles: `GroupTile` of ppo_groups.h."""
     rows, outputs = GROUP_ROWS, role.actions.size + 1
     values = ROW_STATS + role.actions.size + outputs
     halves = 2 * inputs(role, config) * (rows + 1) + rows * (2 * sum(config.hidden) + 8)
-    numbers = rows * (outputs + (values | 1) + 2 * record_size(role) + 3) + 4 * values + 16
+    numbers = rows * (outputs + (values | 1) + 2 * record_size(role) + 3) + 4 * values
     return 2 * halves + 4 * numbers
 
 
@@ -211,7 +195,6 @@ def macros(role: Role, config: NetworkConfig) -> dict[str, int]:
         "DISCRETE": int(role.actions.kind == "discrete"),
         "RELU": int(config.activation == "relu"),
         "WARPGROUPS": int(in_warpgroups(role, config)),
-        "ROW_GROUPS": row_groups(role, config) if in_warpgroups(role, config) else 0,
     }
 
 

@@ -29,8 +29,6 @@ SHAPES = {
                                NetworkConfig(hidden=(64, 64), fourier=2)),
     "discrete, warpgroups": (Actions(kind="discrete", names=("left", "straight", "right")), 5,
                              NetworkConfig(hidden=(64, 64))),
-    "two row groups, warpgroups": (Actions(kind="continuous", names=("speed", "turn")), 24,
-                                   NetworkConfig(hidden=(64, 64), fourier=2)),
 }  # fmt: skip
 KERNEL_NUMBERS = {"lr": 0.0, "clip": 0.2, "value_clip": 0.2, "value_weight": 0.5, "entropy_weight": 0.01,
                   "magnet_weight": 0.1, "max_norm": 0.5, "log_std_low": -3.0, "log_std_high": 0.5, "key": 9,

@@ -24,7 +24,6 @@ typedef struct {
     float *logp, *value;         /* [steps + 1][rows] */
     float *heads;                /* [steps + 1][rows][ACTIONS] means or logits, or NULL */
     half_float *inputs;          /* [steps][rows][INPUTS] of the rows that slot 0 plays, or NULL; read where `heads` are wanted */
-    const int32_t *counts;       /* [rows] or NULL; where only values are wanted, of the rows that have no 0 here */
     const long long *first_step; /* number of the rollout's first step, a key of the random numbers */
     uint64_t key;                /* of the random numbers */
     int32_t rows, seats, all_seats, first_seat, slots, first_row;
@@ -46,13 +45,13 @@ DEVICE bool plays(const ActArguments *a, int t, int row, int slot) {
     return a->slot[seat] == slot && a->acting[seat];
 }
 
-/* List the rows from `from` to `to` that the slot plays, in ascending order; their number. `all`: every row that counts. */
+/* List the rows from `from` to `to` that the slot plays, in ascending order; their number. `all`: every row. */
 DEVICE int list_rows(const ActArguments *a, ActMemory *memory, int t, int from, int to, int slot, bool all) {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     int count = 0;
     for (int at = from; at < to; at += ACT_THREADS) {
         int row = at + threadIdx.x;
-        bool wanted = row < to && (all ? !a->counts || a->counts[row] : plays(a, t, row, slot));
+        bool wanted = row < to && (all || plays(a, t, row, slot));
         unsigned votes = __ballot_sync(0xFFFFFFFFu, wanted);
         if (lane == 0) memory->warp_count[warp] = __popc(votes);
         __syncthreads();
@@ -69,11 +68,10 @@ DEVICE int list_rows(const ActArguments *a, ActMemory *memory, int t, int from, 
 
 /* Box and Muller (1958): two random words to two standard normals. */
 DEVICE void normals(uint32_t a, uint32_t b, float *first, float *second) {
-    const float radius = sqrtf(-2.0f * logf(((float)(a >> 8) + 1.0f) * (1.0f / 16777216.0f)));
-    float sine, cosine;
-    sincospif(2.0f * rm_unit(b), &sine, &cosine);
-    *first = radius * cosine;
-    *second = radius * sine;
+    float radius = sqrtf(-2.0f * logf(((float)(a >> 8) + 1.0f) * (1.0f / 16777216.0f)));
+    float angle = 6.28318531f * rm_unit(b);
+    *first = radius * cosf(angle);
+    *second = radius * sinf(angle);
 }
 
 DEVICE void act_gaussian(const ActArguments *a, const Weights *weights, const float *mean, long long at, uint32_t number, uint64_t step) {
@@ -177,7 +175,7 @@ DEVICE int own_row(int *rows, int left) {
 }
 
 /* grid (blocks, roles). `only_values`: values, and heads where wanted, of all rows by slot 0; nothing is drawn. */
-extern "C" __global__ void __launch_bounds__(ACT_THREADS, WARPGROUPS ? 3 : 2) act(const ActArguments *roles, int t, int only_values) {
+extern "C" __global__ void __launch_bounds__(ACT_THREADS, 2) act(const ActArguments *roles, int t, int only_values) {
     SHARED_MEMORY;
     ActMemory *memory = (ActMemory *)shared_memory;
     const ActArguments *a = roles + blockIdx.y;

@@ -25,16 +25,12 @@ template <int UNITS> DEVICE void finish_layer(const float (*sum)[4], Strip<UNITS
     for (int j = 0; j < UNITS / 16; j++) activate(y.pair[j], sum[2 * j], sum[2 * j + 1]);
 }
 
-/* The sums of the first layer; x: inputs in blocks. They are there after `finish_layer`. */
-DEVICE void begin_first_layer(const Weights *weights, const half_float *x, float (*sum)[4]) {
+/* x: inputs in blocks. */
+DEVICE void first_group_layer(const Weights *weights, const half_float *x, Strip<WIDTH1> &y) {
+    float sum[WIDTH1 / 8][4];
     start_layer<WIDTH1>(sum, weights->b1);
     begin_products();
     multiply<WIDTH1, false, false, INPUTS>(sum, {x, X_STEP, ROW_STEP}, forward_factor<WIDTH1>(weights->w1), true);
-}
-
-DEVICE void first_group_layer(const Weights *weights, const half_float *x, Strip<WIDTH1> &y) {
-    float sum[WIDTH1 / 8][4];
-    begin_first_layer(weights, x, sum);
     finish_layer<WIDTH1>(sum, y);
 }
 

@@ -5,8 +5,7 @@
  * makes the Adam step of its share of the weights. The readable loss is agents/learners/ppo.py.
  *
  * No result depends on timing or on the number of blocks: tile t belongs to group t % GROUPS, the tiles of a group are added
- * in order, groups g, g + ADDERS, g + 2 ADDERS ... are added in order, and those ADDERS sums as a tree. A minibatch in which
- * groups have several tiles has LARGE_GROUPS of them, so that there is less to add. */
+ * in order, groups g, g + ADDERS, g + 2 ADDERS ... are added in order, and those ADDERS sums as a tree. */
 #ifndef REMATCH_PPO_H
 #define REMATCH_PPO_H
 
@@ -16,7 +15,6 @@
 #include "ppo_tiles.h"
 #endif
 
-enum { SHARING = THREADS < 512 ? 256 : 512 }; /* threads of a block that add and change weights */
 enum { FOURS = WEIGHTS / 4, CHUNK = 32, CHUNKS = (FOURS + CHUNK - 1) / CHUNK }; /* weights are added four at a time, squares in chunks of fours */
 
 typedef struct {
@@ -27,8 +25,6 @@ typedef struct {
     float rate, unbias;
     double warp_sum[THREADS / 32], total[2];
     double norms, clipped_norms, decay1, decay2; /* of thread 0 */
-    Share share;
-    Work minibatch; /* the present one; thread 0 sets it */
 } UpdateMemory;
 
 /* --- sums in a fixed order --------------------------------------------------------------------------- */
@@ -49,10 +45,7 @@ DEVICE void wait_for_blocks(unsigned *barrier, unsigned *target) {
 typedef struct { Four g, w, first, second; } Step;
 
 /* The four that a thread changes in the `round`-th round, LANES threads each; none from FOURS on. */
-template <int LANES> DEVICE int first_four(int round) { return (round * (int)gridDim.x + (int)blockIdx.x) * (SHARING / LANES); }
-template <int LANES> DEVICE int own_four(int round) {
-    return (int)threadIdx.x < SHARING ? first_four<LANES>(round) + (int)threadIdx.x / LANES : FOURS;
-}
+template <int LANES> DEVICE int own_four(int round) { return (round * (int)gridDim.x + (int)blockIdx.x) * (THREADS / LANES) + (int)threadIdx.x / LANES; }
 
 DEVICE Step load_step(const UpdateArguments *u, int four, Four g) {
     return {g, load_four(u->weights + 4 * four), load_four(u->first + 4 * four), load_four(u->second + 4 * four)};
@@ -60,11 +53,11 @@ DEVICE Step load_step(const UpdateArguments *u, int four, Four g) {
 
 DEVICE Four plus(Four a, Four b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
-/* The sum of one four over the `used` first chains. LANES is ADD_LANES where memory has a sum per group: each lane adds the groups of some
+/* The sum of one four over all tiles. LANES is ADD_LANES where memory has a sum per group: each lane adds the groups of some
  * adders, and all lanes have the result; it is 1 where memory has a sum per adder. The additions are the same. */
-template <int LANES> DEVICE Four add_four(const UpdateArguments *u, int four, int used) {
+template <int LANES> DEVICE Four add_four(const UpdateArguments *u, int four, int tiles) {
     enum { EACH = ADDERS / LANES, DEPTH = LANES == 1 ? 1 : GROUPS / ADDERS };
-    const int lane = (int)threadIdx.x % LANES;
+    const int used = tiles < GROUPS ? tiles : GROUPS, lane = (int)threadIdx.x % LANES;
     Four part[EACH][DEPTH];
 #pragma unroll
     for (int n = 0; n < EACH; n++)
@@ -98,7 +91,7 @@ template <int LANES> DEVICE void add_squares(const UpdateArguments *u, UpdateMem
     double squares = (double)g.x * g.x + (double)g.y * g.y + ((double)g.z * g.z + (double)g.w * g.w);
 #pragma unroll
     for (int step = LANES; step < 32; step <<= 1) squares += __shfl_xor_sync(0xFFFFFFFFu, squares, step);
-    const int chunk = (int)threadIdx.x < SHARING ? own_four<LANES>(round) / CHUNK : CHUNKS;
+    const int chunk = own_four<LANES>(round) / CHUNK;
     if (LANES == 1) {
         if ((threadIdx.x & 31) == 0 && chunk < CHUNKS) u->chunk_sums[chunk] = squares;
         return;
@@ -121,14 +114,14 @@ template <int LANES> DEVICE void add_squares(const UpdateArguments *u, UpdateMem
 
 /* This block's share of the summed gradient: into the first sums of `partial`, its squares into `chunk_sums`. The step of
  * the first round, which most networks need only, is loaded. */
-template <int LANES> DEVICE Step add_partials(const UpdateArguments *u, UpdateMemory *memory, int used) {
+template <int LANES> DEVICE Step add_partials(const UpdateArguments *u, UpdateMemory *memory, int tiles) {
     const Four zero = {0.0f, 0.0f, 0.0f, 0.0f};
     Step step = {zero, zero, zero, zero};
-    for (int round = 0; first_four<LANES>(round) < FOURS; round++) {
+    for (int round = 0; (round * (int)gridDim.x + (int)blockIdx.x) * (THREADS / LANES) < FOURS; round++) {
         const int four = own_four<LANES>(round);
         const bool changes = four < FOURS && threadIdx.x % LANES == 0; /* one of the adders changes the weights */
         if (round == 0 && changes) step = load_step(u, four, zero);
-        const Four sum = add_four<LANES>(u, four < FOURS ? four : 0, used);
+        const Four sum = add_four<LANES>(u, four < FOURS ? four : 0, tiles);
         add_squares<LANES>(u, memory, round, four < FOURS ? sum : zero);
         if (!changes) continue;
         store_four(u->partial + 4 * four, sum); /* only these threads read or write these columns */
@@ -209,26 +202,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
         memory->norms = memory->clipped_norms = 0.0;
     }
     __syncthreads();
-    const int before = *u->updates;
-    const bool few = gridDim.x <= ADDERS && u->minibatch <= GROUPS * TILE; /* a sum per adder is enough */
+    const int count = *u->count, before = *u->updates;
+    const bool few = WORKERS * gridDim.x <= ADDERS && u->minibatch <= GROUPS * TILE; /* a sum per adder is enough */
+    const Share share = own_share(few ? ADDERS : GROUPS, count);
     unsigned arrivals = 0;
+    int updates = 0;
     if (threadIdx.x == 0) {
-        memory->share = {(int)blockIdx.x, (int)gridDim.x, few ? ADDERS : u->minibatch > GROUPS * TILE ? LARGE_GROUPS : GROUPS, *u->count};
-        memory->minibatch = first_work(u, memory->share);
         memory->decay1 = pow(0.9, (double)before);
         memory->decay2 = pow(0.999, (double)before);
     }
-    __syncthreads();
-    Course course = first_course(u, &memory->tiles, memory->share);
+    Course course = first_course(u, &memory->tiles, share);
     wait_for_blocks(u->barrier, &arrivals); /* all have read `updates` */
     copy_first_rows(u, &memory->tiles);
-    while (memory->minibatch.size > 0) {
+    while (course.work.size > 0) {
+        const int number = course.work.number, size = course.work.size;
         load_weights<THREADS>(&memory->weights, u->packed);
-        compute_minibatch(u, &memory->weights, &memory->tiles, &memory->share, &memory->minibatch, &course);
-        const int number = memory->minibatch.number, size = memory->minibatch.size;
+        compute_minibatch(u, &memory->weights, &memory->tiles, share, &course);
         wait_for_blocks(u->barrier, &arrivals);
-        const int used = tiles_of(size) < memory->share.chains ? tiles_of(size) : memory->share.chains;
-        const Step step = few ? add_partials<1>(u, memory, used) : add_partials<ADD_LANES>(u, memory, used);
+        const Step step = few ? add_partials<1>(u, memory, tiles_of(size)) : add_partials<ADD_LANES>(u, memory, tiles_of(size));
         if (threadIdx.x == THREADS - 32) {
             memory->decay1 *= 0.9;
             memory->decay2 *= 0.999;
@@ -243,10 +234,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
             if (threadIdx.x == 0) *u->failed = BAD_GRADIENT;
             return; /* all blocks of the learner do */
         }
+        updates++;
         if (threadIdx.x == 0) {
             memory->norms += norm;
             memory->clipped_norms += norm * scale;
-            memory->minibatch = next_minibatch(u, memory->share, memory->minibatch);
         }
         if (few) adam_step<1>(u, memory, step, scale);
         else adam_step<ADD_LANES>(u, memory, step, scale);
@@ -257,8 +248,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) update(const UpdateArgu
     if (threadIdx.x == 0 && blockIdx.x == 0) {
         u->numbers[STAT_NORM] = memory->norms;
         u->numbers[STAT_CLIPPED_NORM] = memory->clipped_norms;
-        u->numbers[STAT_UPDATES] = memory->minibatch.number;
-        *u->updates = before + memory->minibatch.number;
+        u->numbers[STAT_UPDATES] = updates;
+        *u->updates = before + updates;
     }
 }
 

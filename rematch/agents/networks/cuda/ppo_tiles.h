@@ -5,7 +5,7 @@
 #include "ppo_gradient.h"
 #include "work.h"
 
-enum { GROUPS = 64, LARGE_GROUPS = 64, ADDERS = 8, ADD_LANES = 8 }; /* see ppo.h */
+enum { GROUPS = 64, ADDERS = 8, ADD_LANES = 8, WORKERS = 1 }; /* see ppo.h */
 
 /* What a block has of its tiles. */
 typedef struct {
@@ -139,6 +139,8 @@ DEVICE float add_row_sums(const UpdateArguments *u, const Tile *tile, Work work)
 
 /* --- a minibatch ------------------------------------------------------------------------------------------ */
 
+DEVICE Share own_share(int chains, int count) { return {(int)blockIdx.x, (int)gridDim.x, chains, count}; }
+
 /* Find the rows of the first two tiles. */
 DEVICE Course first_course(const UpdateArguments *u, Tiles *tiles, Share share) {
     const Work work = first_work(u, share), next = next_work(u, share, work);
@@ -152,8 +154,8 @@ DEVICE Course first_course(const UpdateArguments *u, Tiles *tiles, Share share) 
 DEVICE void copy_first_rows(const UpdateArguments *u, Tiles *tiles) { copy_rows(u, tiles->tile.x[0], tiles->row[0], tiles->data); }
 
 /* All tiles of this worker; the sums of each chain to memory. A worker without a tile computes one without rows. */
-DEVICE void compute_minibatch(const UpdateArguments *u, const Weights *weights, Tiles *tiles, const Share *shares, const Work *minibatch, Course *course) {
-    const Share share = *shares;
+DEVICE void compute_minibatch(const UpdateArguments *u, const Weights *weights, Tiles *tiles, Share share, Course *course) {
+    const int number = course->work.number;
     Sums sums = {};
     float log_std = 0.0f;
     do {
@@ -168,7 +170,7 @@ DEVICE void compute_minibatch(const UpdateArguments *u, const Weights *weights, 
             log_std = 0.0f;
         }
         course->work = next, course->next = after_next;
-    } while (course->work.number == minibatch->number && course->work.size > 0);
+    } while (course->work.number == number && course->work.size > 0);
 }
 
 #endif

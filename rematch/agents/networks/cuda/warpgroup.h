@@ -16,11 +16,9 @@ enum { GROUP = 128 }; /* threads of a warpgroup */
 typedef struct { const half_float *at; int along, across; } Factor;
 
 #ifndef EMULATED
-/* A factor as the tensor cores take it. */
-typedef struct { unsigned low, high; } Descriptor;
-DEVICE Descriptor descriptor(Factor f) { return {shared_address(f.at) >> 4 | (unsigned)(f.along >> 3) << 16, (unsigned)(f.across >> 3)}; }
-DEVICE Descriptor moved(Descriptor d, int numbers) { return {d.low + (unsigned)(numbers >> 3), d.high}; } /* a multiple of 8 */
-DEVICE uint64_t bits_of(Descriptor d) { return (uint64_t)d.high << 32 | d.low; }
+DEVICE uint64_t descriptor(Factor f) {
+    return (uint64_t)(shared_address(f.at) >> 4) | (uint64_t)(f.along >> 3) << 16 | (uint64_t)(f.across >> 3) << 32;
+}
 
 /* What this thread wrote to shared memory becomes visible to tensor cores; a barrier must follow. */
 DEVICE void show_to_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
@@ -30,13 +28,6 @@ DEVICE void wait_for_products() {
     asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" : : : "memory");
 }
 DEVICE void group_barrier(int group) { asm volatile("bar.sync %0, 128;" : : "r"(1 + group) : "memory"); }
-/* A barrier that some threads tell of what they wrote, and for which the others of its `count` threads wait. */
-DEVICE void tell_threads(int barrier, int count) { asm volatile("bar.arrive %0, %1;" : : "r"(barrier), "r"(count) : "memory"); }
-DEVICE void wait_for_threads(int barrier, int count) { asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(count) : "memory"); }
-
-/* The threads of a warpgroup give registers back to their block, or wait until they have COUNT of them; a multiple of 8. */
-template <int COUNT> DEVICE void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(COUNT)); }
-template <int COUNT> DEVICE void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(COUNT)); }
 
 #define SUM(n) "+f"(sum[n][0]), "+f"(sum[n][1]), "+f"(sum[n][2]), "+f"(sum[n][3])
 #define SUMS_8 SUM(0)
@@ -58,40 +49,41 @@ template <int COUNT> DEVICE void take_registers() { asm volatile("setmaxnreg.inc
 
 /* sum = A B, or sum += A B where it `adds`, over 16 numbers along k. A factor that is stored BY_K is an array [k][row or
  * column], else [row or column][k]. */
-template <int COLUMNS, bool B_BY_K> DEVICE void multiply_16(float (*sum)[4], const unsigned left[4], Descriptor b, bool adds) {
-    const uint64_t right = bits_of(b);
+template <int COLUMNS, bool B_BY_K> DEVICE void multiply_16(float (*sum)[4], const unsigned left[4], Factor b, bool adds) {
+    const uint64_t right = descriptor(b);
     if (COLUMNS == 8) FROM_REGISTERS(8, "%4", "%5", "%6", "%7", "%8", "%9", "%10");
     else if (COLUMNS == 32) FROM_REGISTERS(32, "%16", "%17", "%18", "%19", "%20", "%21", "%22");
     else FROM_REGISTERS(64, "%32", "%33", "%34", "%35", "%36", "%37", "%38");
 }
-template <int COLUMNS, bool A_BY_K, bool B_BY_K> DEVICE void multiply_16(float (*sum)[4], Descriptor a, Descriptor b, bool adds) {
-    const uint64_t left = bits_of(a), right = bits_of(b);
+template <int COLUMNS, bool A_BY_K, bool B_BY_K> DEVICE void multiply_16(float (*sum)[4], Factor a, Factor b, bool adds) {
+    const uint64_t left = descriptor(a), right = descriptor(b);
     if (COLUMNS == 8) FROM_MEMORY(8, "%4", "%5", "%6", "%7", "%8");
     else if (COLUMNS == 32) FROM_MEMORY(32, "%16", "%17", "%18", "%19", "%20");
     else FROM_MEMORY(64, "%32", "%33", "%34", "%35", "%36");
 }
 #endif
 
+/* The factor `k` numbers further along the sum, or `n` further across it; multiples of 8. */
+DEVICE Factor along(Factor f, int k) { return {f.at + k / 8 * f.along, f.along, f.across}; }
+DEVICE Factor across(Factor f, int n) { return {f.at + n / 8 * f.across, f.along, f.across}; }
+
 /* The same over DEPTH numbers. */
 template <int COLUMNS, bool A_BY_K, bool B_BY_K, int DEPTH> DEVICE void multiply(float (*sum)[4], Factor a, Factor b, bool adds) {
-    const Descriptor left = descriptor(a), right = descriptor(b);
 #pragma unroll
-    for (int k = 0; k < DEPTH; k += 16)
-        multiply_16<COLUMNS, A_BY_K, B_BY_K>(sum, moved(left, k / 8 * a.along), moved(right, k / 8 * b.along), adds || k);
+    for (int k = 0; k < DEPTH; k += 16) multiply_16<COLUMNS, A_BY_K, B_BY_K>(sum, along(a, k), along(b, k), adds || k);
 }
 
 /* The left factor in registers: in [j] columns 16 j to 16 j + 15 (Strip of network.h). */
 template <int COLUMNS, bool B_BY_K, int DEPTH> DEVICE void multiply(float (*sum)[4], const unsigned (*a)[4], Factor b, bool adds) {
-    const Descriptor right = descriptor(b);
 #pragma unroll
-    for (int k = 0; k < DEPTH; k += 16) multiply_16<COLUMNS, B_BY_K>(sum, a[k / 16], moved(right, k / 8 * b.along), adds || k);
+    for (int k = 0; k < DEPTH; k += 16) multiply_16<COLUMNS, B_BY_K>(sum, a[k / 16], along(b, k), adds || k);
 }
 
 /* Any number of columns, a multiple of 32. */
 template <int COLUMNS, bool A_BY_K, bool B_BY_K, int DEPTH> DEVICE void multiply_wide(float (*sum)[4], Factor a, Factor b) {
 #pragma unroll
-    for (int n = 0; n + 64 <= COLUMNS; n += 64) multiply<64, A_BY_K, B_BY_K, DEPTH>(sum + n / 8, a, {b.at + n / 8 * b.across, b.along, b.across}, false);
-    if (COLUMNS % 64) multiply<32, A_BY_K, B_BY_K, DEPTH>(sum + COLUMNS / 64 * 8, a, {b.at + COLUMNS / 64 * 8 * b.across, b.along, b.across}, false);
+    for (int n = 0; n + 64 <= COLUMNS; n += 64) multiply<64, A_BY_K, B_BY_K, DEPTH>(sum + n / 8, a, across(b, n), false);
+    if (COLUMNS % 64) multiply<32, A_BY_K, B_BY_K, DEPTH>(sum + COLUMNS / 64 * 8, a, across(b, COLUMNS / 64 * 64), false);
 }
 
 #endif

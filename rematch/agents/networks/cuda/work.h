@@ -19,20 +19,22 @@ DEVICE Work first_work(const UpdateArguments *u, Share share) {
     return {0, 0, 0, share.count > 0 && u->epochs > 0 ? minibatch_size(u, share.count, 0) : 0, share.worker};
 }
 
-/* The next minibatch; the epochs are over where its size is 0. */
+/* The next minibatch. */
 DEVICE Work next_minibatch(const UpdateArguments *u, Share share, Work work) {
-    const int after = work.at + u->minibatch, at = after < share.count ? after : 0, epoch = work.epoch + (after < share.count ? 0 : 1);
-    return {work.number + 1, epoch, at, epoch < u->epochs ? minibatch_size(u, share.count, at) : 0, share.worker};
+    work.number++;
+    work.at += u->minibatch;
+    if (work.at >= share.count) work.at = 0, work.epoch++;
+    work.size = work.epoch < u->epochs ? minibatch_size(u, share.count, work.at) : 0;
+    work.tile = share.worker;
+    return work;
 }
 
-/* The worker's next tile: the next one of its chain, the first of another chain or of the next minibatch. Without branches. */
+/* What the worker computes after this tile: the next one of its chain, the first of another chain or of the next minibatch. */
 DEVICE Work next_work(const UpdateArguments *u, Share share, Work work) {
-    const int next = work.tile + share.chains, first = (work.tile & (share.chains - 1)) + share.workers;
-    const bool in_chain = next * TILE < work.size, in_minibatch = first < share.chains && first * TILE < work.size;
-    const Work minibatch = next_minibatch(u, share, work);
-    const bool stays = in_chain || in_minibatch;
-    return {stays ? work.number : minibatch.number, stays ? work.epoch : minibatch.epoch, stays ? work.at : minibatch.at,
-            stays ? work.size : minibatch.size, in_chain ? next : in_minibatch ? first : minibatch.tile};
+    work.tile += share.chains;
+    if (work.tile * TILE < work.size) return work;
+    work.tile = (work.tile & (share.chains - 1)) + share.workers;
+    return work.tile < share.chains && work.tile * TILE < work.size ? work : next_minibatch(u, share, work);
 }
 
 DEVICE bool has_rows(Work work) { return work.tile * TILE < work.size; }

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Iterator
@@ -109,6 +110,13 @@ def test_table_and_chart_show_the_stored_best_responses(browser: Any, address: s
     for role, answer in stored[-1]["roles"].items():  # the largest budget
         assert shown[f"best response as {role}"] == words(*(answer[key] for key in GAIN))
     assert "NE gap" in shown
+    colours = browser.execute_script(
+        "const boxes = [...document.querySelectorAll('figure')];"
+        f"const box = boxes.find((one) => one.textContent.startsWith({BALANCE!r}));"
+        "return [...box.querySelectorAll('.u-series:not(.bound) .u-marker')].slice(1)"
+        ".map((node) => getComputedStyle(node).backgroundColor.match(/\\d+/g).map(Number))")  # fmt: skip
+    distances = [sum(abs(a - b) for a, b in zip(*pair)) for pair in itertools.combinations(colours, 2)]
+    assert len(distances) == 3 and min(distances) > 100, "the gap has no colour of a role"
 
 
 def test_response_that_is_too_weak_is_in_the_table_and_not_in_the_chart(tmp_path: Path, root: Path) -> None:

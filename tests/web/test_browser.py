@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import resize
 from support.browser import (
     PHONE,
     accessibility_problems,
@@ -270,6 +271,24 @@ def test_league_and_payoff_matrix_are_shown(tmp_path: Path) -> None:
         assert title.startswith("pursuer of step 32 against evader of step 32") and "n = " in title
         assert accessibility_problems(browser) == []
     assert not (tmp_path / "one/payoff.json").exists(), "the server writes nothing into a run"
+
+
+def test_tables_of_the_league_show_all_columns(tmp_path: Path) -> None:
+    changes = {"total_steps": 3200, "evaluation.every": 100, "save_every": 100, "league.snapshot_every": 10,
+               "league.bots": ["proportional_navigation", "flee_to_corner"]}  # fmt: skip
+    rematch.train("quick", SMALL | changes, folder=tmp_path / "one")
+    with served(tmp_path) as address, chromium() as browser:
+        for width in (1300, 1000, 360):
+            resize(browser, width, 900)
+            open_run(browser, address)
+            wait(browser, "document.querySelectorAll('.pool tbody tr').length > 10")
+            wide = ("[...document.querySelectorAll('.pool .scroll')]"
+                    ".filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)")
+            assert browser.execute_script(f"return {wide}") == [], width
+            rows = browser.find_elements("css selector", ".pool tbody tr")
+            names = [row.find_element("css selector", "td").text for row in rows]
+            assert "proportional_navigation" in names and "pursuer@100" in names
+            assert all(row.size["height"] < 40 for row in rows) or width < 500, "one line of text each"
 
 
 def test_page_follows_a_training_that_was_started_with_serve(tmp_path: Path) -> None:

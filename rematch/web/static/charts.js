@@ -8,6 +8,7 @@ const FONT = "12px system-ui, sans-serif";
 const STEPS = "steps of all games";
 const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
 const ROLES = {pursuer: "--seat0", evader: "--seat1"};  // as in films and replays
+const OTHERS = COLOURS.slice(2);  // of lines beside those of roles: neither red nor blue
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -55,10 +56,11 @@ function layout(lines) {
   const steps = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
   const place = new Map(steps.map((step, i) => [step, i]));
   const columns = [steps], series = [{label: "step", value: (plot, _, i, k) => short(plot.data[0][k ?? plot.data[0].length - 1])}], bands = [];
+  const free = lines.some((line) => line.role in ROLES) ? OTHERS : COLOURS;
   let colours = -1;
   for (const line of lines) {
     colours += line.thin ? 0 : 1;
-    const stroke = colour(ROLES[line.role] ?? COLOURS[colours % COLOURS.length]);
+    const stroke = colour(ROLES[line.role] ?? free[colours % free.length]);
     const column = (values) => {
       const out = new Array(steps.length).fill(null);
       line.steps.forEach((step, k) => { out[place.get(step)] = values[k] ?? null; });

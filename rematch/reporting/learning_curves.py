@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
 GREY = "#555555"
+NAME_OFFSET = 20  # pixels from the frame to the names of the curves
 MOST_POINTS = 100  # points of a curve; longer logs are averaged in bins of consecutive iterations
 MOST_ROLES, MOST_OPPONENTS = 3, 14  # that fit; the caption names the number of omitted roles
 CURVES = (("entropy", "entropy (nats)"), ("kl", "KL from the old policy (nats)"),
@@ -196,12 +197,19 @@ def _draw_curves(axes: Axes, curves: Sequence[Curve], history: Sequence[Row]) ->
             axes.plot([1.0], [curve.baseline], marker="D", ms=6, mfc="white", mec=colour, mew=1.6, ls="",
                       transform=axes.get_yaxis_transform(), clip_on=False, zorder=5)
         ends.append((float(curve.y[-1]), f"{curve.y[-1]:.2f} {_label(curve.name, 23)}", colour))
+    right = 1 + NAME_OFFSET / axes.bbox.width
     for y, (height, name, colour) in zip(_spread([end[0] for end in sorted(ends)], 0.058), sorted(ends)):
-        axes.annotate(name, (1.0, height), xytext=(1.075, y), fontsize=8.5, color=colour, va="center",
-                      xycoords=axes.get_yaxis_transform(), textcoords=axes.get_yaxis_transform(),
+        axes.annotate(name, (1.0, height), xytext=(right, y), fontsize=8.5, color=_text_colour(colour),
+                      va="center", xycoords=axes.get_yaxis_transform(),
+                      textcoords=axes.get_yaxis_transform(),
                       arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkA": 2, "shrinkB": 5,
                                   "relpos": (0, 0.5)},
                       annotation_clip=False)
+
+
+def _text_colour(colour: str) -> str:
+    """The colour of a line, darker: letters are thinner than lines."""
+    return "#" + "".join(f"{round(0.66 * int(colour[i : i + 2], 16)):02x}" for i in (1, 3, 5))
 
 
 def _finish(axes: Axes, title: str, ylabel: str, history: Sequence[Row]) -> None:

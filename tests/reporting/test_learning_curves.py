@@ -132,7 +132,8 @@ def test_bins_have_every_row_once(rows: int, width: int) -> None:
     assert ends[-1] == rows - 1
 
 
-def test_lines_to_names_of_curves_cross_no_name() -> None:
+@pytest.mark.parametrize("roles", [1, 2])
+def test_names_of_curves_fit_and_lines_to_them_cross_no_name(roles: int) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation, Text
@@ -140,18 +141,34 @@ def test_lines_to_names_of_curves_cross_no_name() -> None:
     rows = evaluations(4, opponents=7)
     for row in rows:
         for k, entry in enumerate(row["table"]):
-            entry["score"] = 1.0 - (k % 7) / 200  # all names move
+            entry |= {"score": 1.0 - (k % 7) / 200, "rival": f"{k}{'_navigation' * 2}"}  # all names move
+        if roles == 1:
+            row |= {"rates": {}, "table": row["table"][:7]}
     figure = Figure(figsize=(15, 8.6), dpi=100)
     canvas = FigureCanvasAgg(figure)
-    learning_curves._compose(figure, rows, iterations(50), "a run")
+    own = [{key: value for key, value in row.items() if roles == 2 or "evader" not in key}
+           for row in iterations(50)]
+    learning_curves._compose(figure, rows, own, "a run")
     canvas.draw()
     names = [one for one in figure.findobj(Annotation) if one.get_text()]
     boxes = [(name.get_text(), Text.get_window_extent(name).padded(-1)) for name in names]  # without lines
+    assert len(boxes) == 7 if roles == 1 else len(boxes) > 14
+    assert all(box.x0 > 0 and box.x1 < figure.bbox.width for _, box in boxes)
     for name in names:
         assert name.arrow_patch is not None
         line = name.arrow_patch.get_transform().transform_path(name.arrow_patch.get_path())
         crossed = [text for text, box in boxes if line.intersects_bbox(box, filled=False)]
         assert crossed == [], name.get_text()
+
+
+@pytest.mark.parametrize("colour", learning_curves.COLOURS)
+def test_names_of_curves_have_contrast(colour: str) -> None:
+    """At least 4.5 on white (WCAG 2.2, 1.4.3)."""
+    text = learning_curves._text_colour(colour)
+    channels = [int(text[i: i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    assert 1.05 / (luminance + 0.05) >= 4.5
 
 
 def test_caption_names_n() -> None:

@@ -129,6 +129,18 @@ def test_open_page_begins_at_its_top_and_names_the_run(browser: Any, address: st
     wait(browser, "document.getElementById('trail').textContent === 'Runs / one / Replays'")
 
 
+def test_film_of_a_drawing_is_dark_in_dark_mode(browser: Any, address: str, root: Path) -> None:
+    prefer(browser, "dark")
+    open_run(browser, address)
+    wait(browser, "document.querySelector('.film.drawing') !== null")
+    look = "getComputedStyle(document.querySelector('.film')).filter"
+    assert "invert" in browser.execute_script(f"return {look}")
+    with (root / "one/train.log").open("a") as log:
+        log.write("written while the film is shown\n")
+    wait(browser, "document.querySelector('.log').textContent.includes('while the film is shown')")
+    assert "invert" in browser.execute_script(f"return {look}")
+
+
 def test_curriculum_without_a_change_is_said(tmp_path: Path, root: Path) -> None:
     shutil.copytree(root / "one", tmp_path / "one")
     history = tmp_path / "one/history.json"

@@ -106,6 +106,17 @@ def test_pictures_are_dark_in_dark_mode(browser: Any, root: Path) -> None:
     browser.get("about:blank")
 
 
+def test_film_of_a_drawing_is_dark_in_dark_mode(browser: Any, root: Path) -> None:
+    means = {}
+    for scheme in ("light", "dark"):
+        open_report(browser, root, "pursuit", scheme, 1300)
+        film = browser.find_element("css selector", "img.drawing")
+        browser.execute_script("arguments[0].scrollIntoView()", film)
+        means[scheme] = brightness(film.screenshot_as_png)
+    assert means["dark"] < 70 < 200 < means["light"]
+    browser.get("about:blank")
+
+
 def brightness(png: bytes) -> float:
     import io
 

@@ -66,7 +66,8 @@ figure { margin: 1rem 0; } figcaption { max-width: 46rem; }
   font-size: .9rem; } .key svg { display: inline-block; vertical-align: middle; margin-right: .35rem; }
 img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line); border-radius: 6px; }
 pre { background: var(--card); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: .85rem; }
-@media (prefers-color-scheme: dark) { img.plot { filter: invert(.92) hue-rotate(180deg); } }
+@media (prefers-color-scheme: dark) { img.plot, img.drawing {
+  filter: invert(.92) hue-rotate(180deg); } }
 @media (max-width: 42rem) { body { padding: 1rem .8rem 3rem; } table { font-size: .84rem; }
   caption div { max-width: calc(100vw - 1.6rem); } img.plot { max-width: none; width: 80rem; }
   svg.chart text { font-size: 22px; } svg.chart text.name { display: none; }

@@ -8,6 +8,7 @@ whose facts are missing shows the reason instead.
 from __future__ import annotations
 
 import base64
+import io
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -28,6 +29,8 @@ GENERATOR = '<meta name="generator" content="rematch report">'  # only pages wit
 MOST_COLUMNS = 200  # observation columns in a table
 FILM_NAMES = "names of all films"  # key among the pictures
 MOST_FILMS = 40  # linked films
+MOST_PIXELS = 4_000_000  # of a film that is looked at
+NEARLY_WHITE = 232  # of 255
 QUICK = "Written with --quick: no games were played for this page."
 MOST_NAMES = 8  # constant columns that a summary names
 TITLES = {"learning.png": ("Learning in detail", "Curves of strength and of learning"),
@@ -246,7 +249,22 @@ def _image(name: str, data: bytes | str, _run: Row) -> str:
     alt = text(TITLES[name][1])
     if name.endswith(".png"):  # curves: on a phone in their full size, to be scrolled
         return f'<div class="wide" tabindex="0"><img class="plot" alt="{alt}" src="{source}"></div>'
-    return f'<p style="max-width:none"><img alt="{alt}" src="{source}"></p>'
+    kind = ' class="drawing"' if _is_drawing(data) else ""
+    return f'<p style="max-width:none"><img{kind} alt="{alt}" src="{source}"></p>'
+
+
+def _is_drawing(film: bytes) -> bool:
+    """Whether most of the first picture is nearly white, as on boards and in arenas: dark mode inverts it."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(film), formats=["GIF"]) as first:
+            if first.width * first.height > MOST_PIXELS:
+                return False
+            counts = first.convert("L").histogram()
+    except (OSError, ValueError, SyntaxError, EOFError):
+        return False
+    return 2 * sum(counts[NEARLY_WHITE:]) > sum(counts)
 
 
 def _film(name: str, data: bytes | str, names: str, _run: Row) -> str:

@@ -8,6 +8,7 @@ const FIRST = ["entropy", "kl", "value_loss", "explained_variance", "loss", "td_
 const FIRST_CURVES = 4;
 const REWARD = /^(r_|return_)/;  // reward terms: of a rollout, of recent episodes
 const FILMS = {"match.gif": "One game between the trained players", "episode.gif": "The newest filmed episode"};
+const NEARLY_WHITE = 232;  // of 255
 const METRICS = {entropy: ["Entropy of the policy", "nats"], kl: ["KL divergence of an update", "nats"], value_loss: ["Loss of the value", "loss"],
   explained_variance: ["Explained variance of the value", "share of the variance"], loss: ["Loss", "loss"], td_error: ["TD error", "reward"],
   learner_steps_per_second: ["Speed of the learners", "steps per second"]};  // name -> title, unit
@@ -54,8 +55,23 @@ function films(run) {
   const shown = Object.entries(run.films).filter(([name]) => name in FILMS);
   return shown.length ? h("div", {key: "films", class: "films"}, ...shown.map(([name, version]) => {
     const address = `/api/runs/${run.id}/film/${name}?version=${version}`;
-    return h("figure", {key: name}, h("a", {href: address, target: "_blank", rel: "noopener"}, h("img", {src: address, alt: FILMS[name], class: "film"})), h("figcaption", {}, FILMS[name]));
+    return h("figure", {key: name}, h("a", {href: address, target: "_blank", rel: "noopener"}, film(address, FILMS[name])), h("figcaption", {}, FILMS[name]));
   })) : null;
+}
+
+/** A film; most of a drawing is nearly white, and dark mode inverts it. */
+function film(src, alt) {
+  const node = h("img", {src, alt, class: "film", onload: () => node.classList.toggle("drawing", isDrawing(node))});
+  node.renew = (fresh) => { if (node.src !== fresh.src) node.src = fresh.src; };
+  return node;
+}
+
+function isDrawing(picture) {
+  const size = 24, pen = Object.assign(document.createElement("canvas"), {width: size, height: size}).getContext("2d");
+  pen.drawImage(picture, 0, 0, size, size);
+  const {data} = pen.getImageData(0, 0, size, size);
+  const white = Array.from({length: size * size}, (_, i) => Math.min(...data.subarray(4 * i, 4 * i + 3))).filter((value) => value >= NEARLY_WHITE);
+  return white.length > size * size / 2;
 }
 
 function causes(run) {

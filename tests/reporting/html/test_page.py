@@ -46,6 +46,19 @@ def fill(folder: Path, word: str = "flee_straight", verdict: str = "improving") 
     return folder
 
 
+def test_only_films_of_drawings_are_inverted_in_dark_mode(tmp_path: Path) -> None:
+    run = fill(tmp_path / "run")
+    mark = 'class="drawing"'
+    assert mark not in page(run), "a black film"
+    Image.new("RGB", (9, 9), "white").save(run / "match.gif")
+    assert mark in page(run)
+    for damaged in (b"", b"GIF89a", b"GIF89a" + 900 * b"\xff", (run / "match.gif").read_bytes()[:30]):
+        (run / "match.gif").write_bytes(damaged)
+        assert mark not in page(run)
+    Image.new("L", (2001, 2000), "white").save(run / "match.gif")
+    assert mark not in page(run), "too large to be looked at"
+
+
 def test_page_of_a_good_folder_has_all_sections_verdict_first(tmp_path: Path) -> None:
     read = Reader(page(fill(tmp_path / "run", verdict="balanced but weak")))
     order = [read.words.index(word) for word in (

@@ -1,9 +1,15 @@
 /* Drives a robot with a pursuit policy in C99: no allocation, no library but the C library's mathematics.
  *
  *   rematch export quick-1 --out agent --c-header
- *   gcc -std=c99 -O2 -DPOLICY='"agent-pursuer.h"' -DNAME=agent_pursuer pursuit_robot.c -lm && ./a.out
+ *   gcc -std=c99 -O2 -I. examples/deploy/pursuit_robot.c -lm && ./a.out
+ *
+ * Another policy: -DPOLICY='"agent-evader.h"' -DNAME=agent_evader
  */
 #include <stdio.h>
+#ifndef POLICY
+#define POLICY "agent-pursuer.h"
+#define NAME agent_pursuer
+#endif
 #include POLICY
 
 #define JOIN2(a, b) a##b

@@ -102,6 +102,7 @@ def training_line(row: dict[str, Any]) -> str:
 def measure(world: str, seconds: float) -> dict[str, Any]:
     """All values of the report, as JSON-compatible data."""
     load_before = load_average()
+    PROGRESS.report(0.0, "preparing the trainings of Rematch")
     alone: list[Subject] = [rematch_subject.WorldStepping(world, t) for t in THREADS]
     pinned = [
         rematch_subject.Training("rematch", rematch_subject.configure(world, t, rematch_subject.PINNED))
@@ -148,6 +149,7 @@ def peer_subjects(
     """Stable-Baselines3 with many games (separate networks, its default, or a shared trunk), and with the
     settings of the earlier project; information about the library.
     """
+    PROGRESS.report(0.0, "preparing the trainings of Stable-Baselines3")
     try:
         from rematch.bench.sb3_subject import VERSION, Sb3Training
     except (ImportError, ConfigError):

@@ -199,7 +199,8 @@ def _draw_curves(axes: Axes, curves: Sequence[Curve], history: Sequence[Row]) ->
     for y, (height, name, colour) in zip(_spread([end[0] for end in sorted(ends)], 0.058), sorted(ends)):
         axes.annotate(name, (1.0, height), xytext=(1.075, y), fontsize=8.5, color=colour, va="center",
                       xycoords=axes.get_yaxis_transform(), textcoords=axes.get_yaxis_transform(),
-                      arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkA": 0, "shrinkB": 5},
+                      arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkA": 2, "shrinkB": 5,
+                                  "relpos": (0, 0.5)},
                       annotation_clip=False)
 
 

@@ -411,10 +411,11 @@ def test_game_boy_example_runs(tmp_path: Path) -> None:
     assert "60 buttons: " in run_example("gameboy.py", file)
 
 
-def test_robot_example_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("role", ["pursuer", "evader"])
+def test_robot_example_runs(role: str, tmp_path: Path) -> None:
     config, policy = built(SUBJECTS["pursuit"])
-    c_header.write(policy, policy_metadata(config, policy, 3), tmp_path / "agent-pursuer.h")
-    names = ['-DPOLICY="agent-pursuer.h"', "-DNAME=agent_pursuer"]
+    c_header.write(policy, policy_metadata(config, policy, 3), tmp_path / f"agent-{role}.h")
+    names = ['-DPOLICY="agent-evader.h"', "-DNAME=agent_evader"] if role == "evader" else []
     command = ["gcc", "-std=c99", "-Wall", "-Werror", "-I.", *names,
                str(EXAMPLES / "pursuit_robot.c"), "-o", "robot", "-lm"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=300)

@@ -14,6 +14,7 @@ from rematch.bench import rematch_subject, timing
 from rematch.bench.run import benchmark, lines, short, targets
 from rematch.cli import main
 from rematch.core.errors import ConfigError
+from rematch.core.system.progress import PROGRESS
 from rematch.reporting.terminal import progress_display
 from rematch.training.components.world_state import WorldState
 from rematch.worlds import registry
@@ -83,6 +84,17 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         assert game.benchmark is not None
         monkeypatch.setattr(game, "benchmark", Benchmark(settings={**game.benchmark.settings, **shorter}))
     monkeypatch.setattr("rematch.bench.run.PEER_GAMES", 8)
+
+
+def test_progress_is_shown_while_the_trainings_are_prepared(
+    small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[float, str]] = []
+    monkeypatch.setattr("rematch.bench.run.measure_in_turns", lambda *_: pytest.fail("prepared"))
+    stop = pytest.raises(pytest.fail.Exception, match="prepared")
+    with PROGRESS.shown_by(lambda share, text: shown.append((share, text))), stop:
+        benchmark("pursuit", 0.2)
+    assert shown == [(0.0, f"preparing the trainings of {name}") for name in ("Rematch", "Stable-Baselines3")]
 
 
 def test_subjects_take_turns() -> None:

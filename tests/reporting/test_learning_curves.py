@@ -132,6 +132,28 @@ def test_bins_have_every_row_once(rows: int, width: int) -> None:
     assert ends[-1] == rows - 1
 
 
+def test_lines_to_names_of_curves_cross_no_name() -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation, Text
+
+    rows = evaluations(4, opponents=7)
+    for row in rows:
+        for k, entry in enumerate(row["table"]):
+            entry["score"] = 1.0 - (k % 7) / 200  # all names move
+    figure = Figure(figsize=(15, 8.6), dpi=100)
+    canvas = FigureCanvasAgg(figure)
+    learning_curves._compose(figure, rows, iterations(50), "a run")
+    canvas.draw()
+    names = [one for one in figure.findobj(Annotation) if one.get_text()]
+    boxes = [(name.get_text(), Text.get_window_extent(name).padded(-1)) for name in names]  # without lines
+    for name in names:
+        assert name.arrow_patch is not None
+        line = name.arrow_patch.get_transform().transform_path(name.arrow_patch.get_path())
+        crossed = [text for text, box in boxes if line.intersects_bbox(box, filled=False)]
+        assert crossed == [], name.get_text()
+
+
 def test_caption_names_n() -> None:
     assert "n = 1000 games" in learning_curves._caption({1000, None}, 10, 0)
     assert "n = 100 to 1000 games" in learning_curves._caption({1000, 100}, 10, 0)

@@ -86,6 +86,15 @@ def test_letters_of_charts_are_readable_at_360_pixels(browser: Any, root: Path, 
     browser.get("about:blank")
 
 
+def test_letters_of_the_picture_of_curves_are_readable_at_360_pixels(browser: Any, root: Path) -> None:
+    """The smallest letters are 11 pixels high in the file; on a phone the picture is scrolled."""
+    open_report(browser, root, "pursuit", "light", 360)
+    picture = browser.find_element("css selector", ".wide img.plot")
+    whole = int(browser.execute_script("return arguments[0].naturalWidth", picture))
+    assert 11 * picture.size["width"] / whole >= 9
+    browser.get("about:blank")
+
+
 def test_pictures_are_dark_in_dark_mode(browser: Any, root: Path) -> None:
     means = {}
     for scheme in ("light", "dark"):

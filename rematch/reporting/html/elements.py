@@ -68,7 +68,7 @@ img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--l
 pre { background: var(--card); padding: 1rem; overflow-x: auto; border-radius: 6px; font-size: .85rem; }
 @media (prefers-color-scheme: dark) { img.plot { filter: invert(.92) hue-rotate(180deg); } }
 @media (max-width: 42rem) { body { padding: 1rem .8rem 3rem; } table { font-size: .84rem; }
-  caption div { max-width: calc(100vw - 1.6rem); } img.plot { max-width: none; width: 46rem; }
+  caption div { max-width: calc(100vw - 1.6rem); } img.plot { max-width: none; width: 80rem; }
   svg.chart text { font-size: 22px; } svg.chart text.name { display: none; }
   p.axes { display: block; margin: 0 0 .3rem; font-size: .88rem; color: var(--soft); } }
 code { overflow-wrap: anywhere; font-size: .85em; } summary { cursor: pointer; margin: .4rem 0; }

@@ -1,8 +1,10 @@
 """Lines at the bottom of a terminal that are drawn again in place, below lines that stay.
 
-The cursor rests at the end of the last drawn line. A terminal of another size may have wrapped or cut the old
-lines, so that their places are not known: then the screen is cleared and drawn again from its top, with the
-newest lines that stay.
+The cursor rests at the start of the last drawn line: a typed ^C, which the terminal shows there, starts no
+new line. Every line is erased before it is written: behind a line as wide as the terminal, some terminals
+would erase its last character. A terminal of another size may have wrapped or cut the old lines, so that
+their places are not known: then the screen is cleared and drawn again from its top, with the newest lines
+that stay.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class LiveArea:
         try:
             text = self._restart() if self.resized else self._back()
             rows = list(lines)[: self.size[1]]
-            text += (ERASE_LINE + "\n").join(rows) + ERASE_LINE + ERASE_BELOW
+            above = "".join(f"{ERASE_LINE}{row}\n" for row in rows[:-1])
+            text += f"{above}{ERASE_BELOW}{''.join(rows[-1:])}\r"
             self.height = len(rows)
             self._send(self.stream, text)
         finally:

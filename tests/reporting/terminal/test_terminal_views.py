@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import pyte
 import pytest
 from support.blank import white
 from support.patience import PATIENCE
@@ -13,6 +16,7 @@ from support.tiny_run import SMALL, flags
 
 import rematch
 from rematch.reporting import learning_curves, match_film
+from rematch.reporting.terminal.live_area import LiveArea
 
 Open = Callable[..., Terminal]
 SIZES = [(80, 24), (120, 40)]
@@ -48,6 +52,18 @@ def terminal(tmp_path: Path) -> Iterator[Open]:
         each.close()
 
 
+def test_drawn_lines_of_full_width_keep_their_last_column() -> None:
+    """xterm erases the last column where a line ends there and an erasing sequence follows."""
+    stream = io.StringIO()
+    area = LiveArea(stream)
+    for rows in (["a" * 80, "b" * 80], ["c" * 80]):
+        area.draw(rows)
+        assert not re.search(r"[abc]\x1b\[[JK]", stream.getvalue())
+    screen = pyte.Screen(80, 24)
+    pyte.Stream(screen).feed(stream.getvalue().replace("\n", "\r\n"))
+    assert [row for row in screen.display if row.strip()] == ["c" * 80]
+
+
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_panel_fits_follows_a_resize_and_answers_ctrl_c(columns: int, lines: int, terminal: Open) -> None:
     view = terminal([*LONG_RUN, "--name", "x"], columns, lines)
@@ -62,7 +78,8 @@ def test_panel_fits_follows_a_resize_and_answers_ctrl_c(columns: int, lines: int
         text = view.wait(lambda text: text.count("╰") == 1)
         assert text.count("╭") == text.count("╰") == 1, "no remains of an older panel"
     view.type("\x03")
-    view.wait(lambda text: "Ctrl-C: saving" in text and "press Ctrl-C again" in text)
+    text = view.wait(lambda text: "Ctrl-C: saving" in text and "press Ctrl-C again" in text and "╰" in text)
+    assert text.count("╭") == text.count("╰") == 1, "the typed ^C moves no line"
     assert view.end() == 0 and "continue with: rematch resume runs/x" in view.text.replace("\n", "")
 
 

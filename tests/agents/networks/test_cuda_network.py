@@ -153,7 +153,8 @@ def minibatch(subject: Subject, rows: int) -> dict[str, Any]:
         batch["action"] = rng.normal(0, 0.6, (rows, size)).astype(np.float32)
         logp = (-0.5 * ((batch["action"] - heads) / np.exp(log_std)) ** 2 - log_std - 0.918938533).sum(1)
         batch["magnet_log_std"] = np.array([-0.4, -0.7], np.float32)
-    batch["logp"] = (logp + away_from(-np.log([0.8, 1.2]), 0.04, rng.normal(0, 0.15, rows))).astype(np.float32)
+    moved = logp + away_from(-np.log([0.8, 1.2]), 0.04, rng.normal(0, 0.15, rows))
+    batch["logp"] = moved.astype(np.float32)
     batch["advantage"], batch["target"] = rng.normal(0.3, 2, (2, rows)).astype(np.float32)
     batch["value"] = (value + away_from([-0.2, 0.2], 0.05, rng.normal(0, 0.3, rows))).astype(np.float32)
     return batch

@@ -51,7 +51,7 @@ test-slow: ready
 # Without chromium and chromedriver these tests are skipped; in CI they fail.
 test-browser: ready-browser
 	@echo '== pages in the browser'
-	@REMATCH_BROWSER=1 $(VENV_PYTHON) -m pytest -rs -n 2 --dist loadfile $(wildcard tests/web/test_*browser.py)
+	@REMATCH_BROWSER=1 $(VENV_PYTHON) -m pytest -rs -n 2 --dist loadfile $(wildcard tests/web/test_*browser.py) tests/reporting/exporters
 
 test-cluster: ready-all
 	@echo '== a Ray cluster of three nodes'
@@ -89,10 +89,10 @@ ready:
 	$(call PREPARE,dev)
 
 ready-browser:
-	$(call PREPARE,dev browser)
+	$(call PREPARE,dev browser wandb)
 
 ready-all:
-	$(call PREPARE,dev browser cluster)
+	$(call PREPARE,dev browser wandb cluster)
 
 ready-bench:
 	$(call PREPARE,dev bench)

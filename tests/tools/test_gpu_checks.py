@@ -33,7 +33,7 @@ def test_long_checks_have_parts() -> None:
     parts = {name: [part.name for part in parts_of(name, measure)] for name, measure in gpu.CHECKS.items()}
     assert len(parts["kills"]) == 9 and parts["kills"][0] == "kernels 1"
     assert len(parts["sweep_kills"]) == 3 and len(parts["learn"]) == 3 and len(parts["networks"]) == 3
-    assert len(parts["speed"]) == 6 and len(parts["seeds"]) == 4 and len(parts["strength"]) == 6
+    assert len(parts["speed"]) == 8 and len(parts["seeds"]) == 5 and len(parts["strength"]) == 6
     assert gpu.KILLS * gpu.SERIES >= 20
 
 

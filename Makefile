@@ -48,7 +48,8 @@ test-slow: ready
 	@echo '== slow tests'
 	@$(VENV_PYTHON) -m pytest -n 2 --dist worksteal -m slow
 
-# Without chromium and chromedriver these tests are skipped; in CI they fail.
+# Without chromium and chromedriver the pages are skipped; in CI they fail. The exporters run here again, because
+# the package of W&B is installed for these tests alone.
 test-browser: ready-browser
 	@echo '== pages in the browser'
 	@REMATCH_BROWSER=1 $(VENV_PYTHON) -m pytest -rs -n 2 --dist loadfile $(wildcard tests/web/test_*browser.py) tests/reporting/exporters

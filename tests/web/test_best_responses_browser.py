@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +43,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for budget in BUDGETS:
         respond(folder / "after", budget)
     return folder
-
-
-@pytest.fixture(scope="module")
-def address(root: Path) -> Iterator[str]:
-    with served(root) as text:
-        yield text
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    with chromium() as driver:
-        yield driver
 
 
 def respond(run: Path, budget: int) -> None:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +41,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rematch.train("quick", SMALL, folder=folder / "one")
     shutil.copytree(folder / "one", folder / "<b>two</b>")
     return folder
-
-
-@pytest.fixture(scope="module")
-def address(root: Path) -> Iterator[str]:
-    with served(root) as text:
-        yield text
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    with chromium() as driver:
-        yield driver
 
 
 def open_run(browser: Any, address: str, name: str = "one") -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.browser import accessibility_problems, chromium, prefer, require_browser, served
+from support.browser import accessibility_problems, chromium, prefer, require_browser
 from support.tiny_run import SMALL
 
 import rematch
@@ -36,12 +36,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
              "world.block": 0, "world.horizon": 6, "network.hidden": [8]}  # fmt: skip
     rematch.train("lattice", board, folder=folder / "board")
     return folder
-
-
-@pytest.fixture(scope="module")
-def address(root: Path) -> Iterator[str]:
-    with served(root) as text:
-        yield text
 
 
 @pytest.fixture

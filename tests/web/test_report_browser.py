@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import gameboy_worlds, savestate_runs, single_seat_worlds
-from support.browser import accessibility_problems, chromium, prefer, require_browser, wait
+from support.browser import accessibility_problems, prefer, require_browser, wait
 from support.tiny_run import SMALL
 
 import rematch
@@ -36,12 +35,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         dqn.SIZES = sizes
     rematch.report(folder / "walk", quick=True)
     return folder
-
-
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    with chromium() as driver:
-        yield driver
 
 
 def open_report(browser: Any, root: Path, name: str, scheme: str, width: int) -> None:
@@ -95,24 +88,14 @@ def test_letters_of_the_picture_of_curves_are_readable_at_360_pixels(browser: An
     browser.get("about:blank")
 
 
-def test_pictures_are_dark_in_dark_mode(browser: Any, root: Path) -> None:
+@pytest.mark.parametrize("picture", ["img.plot", "img.drawing"], ids=["curves", "film of a drawing"])
+def test_pictures_are_dark_in_dark_mode(browser: Any, root: Path, picture: str) -> None:
     means = {}
     for scheme in ("light", "dark"):
         open_report(browser, root, "pursuit", scheme, 1300)
-        picture = browser.find_element("css selector", "img.plot")
-        browser.execute_script("arguments[0].scrollIntoView()", picture)
-        means[scheme] = brightness(picture.screenshot_as_png)
-    assert means["dark"] < 70 < 200 < means["light"]
-    browser.get("about:blank")
-
-
-def test_film_of_a_drawing_is_dark_in_dark_mode(browser: Any, root: Path) -> None:
-    means = {}
-    for scheme in ("light", "dark"):
-        open_report(browser, root, "pursuit", scheme, 1300)
-        film = browser.find_element("css selector", "img.drawing")
-        browser.execute_script("arguments[0].scrollIntoView()", film)
-        means[scheme] = brightness(film.screenshot_as_png)
+        shown = browser.find_element("css selector", picture)
+        browser.execute_script("arguments[0].scrollIntoView()", shown)
+        means[scheme] = brightness(shown.screenshot_as_png)
     assert means["dark"] < 70 < 200 < means["light"]
     browser.get("about:blank")
 

@@ -19,7 +19,6 @@ from support.browser import (
     expect_refusal,
     prefer,
     require_browser,
-    served,
     wait,
 )
 from support.recorded_games import recorded
@@ -46,12 +45,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (cartridge / "replays").mkdir(parents=True)
     (cartridge / "config.yaml").write_text("game: gameboy\nworld:\n  cartridge: tiny\n")
     return folder
-
-
-@pytest.fixture(scope="module")
-def address(root: Path) -> Iterator[str]:
-    with served(root) as text:
-        yield text
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from support.emulated_worlds import emulated_gpu
 from rematch.core.errors import ConfigError, WorldError
 from rematch.core.world import SeatRule, SlotRule
 from rematch.rollout.cuda_collector import CudaCollector
-from rematch.worlds.cuda_world import CudaWorld
+from rematch.worlds.cuda_world import GAMES_PER_BLOCK, CudaWorld
+from rematch.worlds.pursuit import cuda as pursuit_on_gpu
 from rematch.worlds.registry import find
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler for the emulation")
@@ -118,6 +119,11 @@ def test_failures_name_the_game(subject: str, action: float, reason: str, emulat
         track.action_tensor[:] = action
     with pytest.raises(WorldError, match=f"^game {FIRST + 37}: {reason}$"):
         collector.collect(0)
+
+
+def test_the_kernel_of_pursuit_has_memory_for_the_games_of_a_block() -> None:
+    assert pursuit_on_gpu.GAMES_PER_BLOCK == GAMES_PER_BLOCK
+    assert f"STEP_GAMES = {GAMES_PER_BLOCK} }}" in (pursuit_on_gpu.FOLDER / "kernels.cu").read_text()
 
 
 def test_other_players_are_refused_in_one_line(emulated_gpu: None) -> None:
